@@ -32,7 +32,7 @@ from lvsearch.inference.annealing.draws import choose_in_proportion
 from lvsearch.inference.annealing.hyperparameters import LogHyper
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, HyperMixtureState
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
-from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining
+from lvsearch.inference.evidence.variant_labels import CollapsedState, RowScores
 from lvsearch.inference.generators import generator, split_key
 
 JUMPS = 8
@@ -206,7 +206,7 @@ class PartitionChain(eqx.Module):
         of_label = chain.names.in_all_variants(log_seats) + log_variants
 
         def one(row: Array) -> Float[Array, " particle"]:
-            score = chain.score_row(state, row, normaliser).of_row
+            score = chain.score_row(state, row, normaliser).scores.of_row
             return jax.nn.logsumexp(of_label + score, axis=0) + jnp.asarray(chain.carriers, score.dtype)[row]
 
         return jax.lax.map(one, rows)
@@ -222,9 +222,9 @@ class PartitionChain(eqx.Module):
         chain, seats, uniforms = self.mixture, self.seating.draw(move.key, self.counts(labels)), move.of_rows
         log_variants = jnp.tile(jnp.asarray(chain.component.log_variants, uniforms.dtype), self.n_places)[:, None]
 
-        def choose(row: Array, left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
+        def choose(row: Array, left: CollapsedState, scores: RowScores) -> Int[Array, " particle"]:
             of_label = chain.names.in_all_variants(seats.log_scores(left.counts)) + log_variants
-            return choose_in_proportion(of_label + joining.of_row, uniforms[row], np.asarray(chain.names.number))
+            return choose_in_proportion(of_label + scores.of_row, uniforms[row], np.asarray(chain.names.number))
 
         begin = chain.state_from_labels(labels, prior)
         return chain.redraw_rows(begin, move.order, self._n_real(), choose, prior).labels
@@ -296,8 +296,8 @@ class PartitionChain(eqx.Module):
             target, drawn, log_probability = pair.target[row], pair.drawn[row], []
 
             # Draw which of the two parts the row joins, in proportion to their rows times the density of its values.
-            def choose(state: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
-                score = jnp.log(state.counts + seats.concentration) + chain.names.in_variant_of(target, joining.of_row)
+            def choose(state: CollapsedState, scores: RowScores) -> Int[Array, " particle"]:
+                score = jnp.log(state.counts + seats.concentration) + chain.names.in_variant_of(target, scores.of_row)
                 one, other = (jnp.take_along_axis(score, slot[None], axis=0)[0] for slot in pair.slots)
                 log_odds = other - one
                 is_in_other = chain.names.components(target) == pair.slots[1]

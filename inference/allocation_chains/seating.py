@@ -48,8 +48,10 @@ class Seats(NamedTuple):
         counts: rows of the part in each array slot.
         """
         occupied = counts > 0.5
-        parts = occupied.sum(0)
-        first_free = ~occupied & (jnp.arange(len(occupied))[:, None] == jnp.argmin(occupied, axis=0))
+        parts = occupied.sum(0, dtype=jnp.int32)
+        # the first empty slot by a minimum: `argmin` is not made into vectors on a CPU
+        slot = jnp.arange(len(occupied), dtype=jnp.int32)[:, None]
+        first_free = slot == jnp.where(occupied, len(occupied), slot).min(0)
         new = jnp.log(self.concentration) + self._log_weight_of(parts + 1) - self._log_weight_of(parts)
         return jnp.where(occupied, jnp.log(counts + self.concentration), jnp.where(first_free, new, -jnp.inf))
 

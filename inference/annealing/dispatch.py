@@ -157,15 +157,15 @@ def bytes_while_annealed(model: Model, data: Dataset) -> int:
 
 
 @singledispatch
-def measures_gains(model: Model, data: Dataset) -> bool:
-    """Return True if sizes of this model are compared on these data by the gain of one component more
-    (`gain_of_last_part`).
+def first_gain(model: Model, data: Dataset) -> int | None:
+    """Return the first size whose gain a search measures, where sizes of this model are compared on these data by the
+    gain of one component more (`gain_of_last_part`).
 
-    Otherwise they are compared by the evidence of each size. Gains are needed where data are many, because two paths
-    from a fit or the prior then end too far apart. By default it is False, as no gain can be measured for a type
-    without a path between two sizes: both are registered together.
+    The result is None where they are compared by the evidence of each size. Gains are needed where data are many,
+    because two paths from a fit or the prior then end too far apart. By default it is None, as no gain can be measured
+    for a type without a path between two sizes: both are registered together.
     """
-    return False
+    return None
 
 
 @singledispatch

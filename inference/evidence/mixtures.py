@@ -39,13 +39,13 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.data.statistic_layout import StatisticLayout
 from lvsearch.inference.engine.estimate import check_size
-from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining, VariantLabels
+from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining, RowScores, VariantLabels
 from lvsearch.inference.mixtures.rows import coordinates_and_carriers, variants
 from lvsearch.models.components import Component
 from lvsearch.models.contract import HyperparameterArray, first
 from lvsearch.models.finite_mixture import FiniteMixture
 
-Choose = Callable[[CollapsedState, Joining], Int[Array, " particle"]]
+Choose = Callable[[CollapsedState, RowScores], Int[Array, " particle"]]
 """A function that chooses a row's label: (the state without the row, the row's scores) -> labels, (particle,)."""
 
 
@@ -180,8 +180,8 @@ class CollapsedMixtureChain(ParticleArrays):
         order = jnp.argsort(self._as_float(self.weight) == 0, stable=True)
         n_real = (self._as_float(self.weight) > 0).sum()
 
-        def choose(row: Array, left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
-            return self.draw_label(self.log_conditional(joining, row, temperature), uniforms[row])
+        def choose(row: Array, left: CollapsedState, scores: RowScores) -> Int[Array, " particle"]:
+            return self.draw_label(self.log_conditional(scores, row, temperature), uniforms[row])
 
         return self.redraw_rows(state, order, n_real, choose, prior, backward=backward)
 
@@ -190,7 +190,7 @@ class CollapsedMixtureChain(ParticleArrays):
         state: CollapsedState,
         order: Int[Array, " row"],
         number: Int[Array, ""],
-        choose: Callable[[Array, CollapsedState, Joining], Int[Array, " particle"]],
+        choose: Callable[[Array, CollapsedState, RowScores], Int[Array, " particle"]],
         prior: Any,
         *,
         backward: bool = False,
@@ -207,7 +207,13 @@ class CollapsedMixtureChain(ParticleArrays):
             row = order[number - 1 - place if backward else place]
             return self.redraw_row(*carry, row, partial(choose, row), prior)
 
-        return jax.lax.fori_loop(0, number, one, (state, self.normalisers(state.natural)))[0]
+        return jax.lax.fori_loop(0, number, one, (state, self.kept_for_scores(state.natural)))[0]
+
+    def kept_for_scores(self, natural: Any) -> Float[Array, "component particle"]:
+        """Return what scores of rows need of each component beside `natural`, and what changes only with its rows: the
+        log-normaliser A(λ + S_k), (component, particle), nats.
+        """
+        return self.normalisers(natural)
 
     # ── one row ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -247,8 +253,7 @@ class CollapsedMixtureChain(ParticleArrays):
         after = self.normalisers(moved)
         gain = jnp.where(leaves, normaliser - after, after - normaliser) + self._as_float(self.tilts)[row]
         of_label = jnp.log(counts + self._concentration()) + self._as_float(self.component.log_variants)
-        joining = Joining(of_label, gain, moved, after)
-        label = choose(CollapsedState(state.labels, counts, state.natural), joining)
+        label = choose(CollapsedState(state.labels, counts, state.natural), RowScores(of_label, gain))
         joins = self._component_numbers == label
         changes = leaves != joins
         return (
@@ -276,7 +281,7 @@ class CollapsedMixtureChain(ParticleArrays):
         Returns: (the state, A(λ + S_k) with the row in its component).
         """
         joining = self.score_row(state, row, normaliser)
-        label = choose(state, joining)
+        label = choose(state, joining.scores)
         return self.add_row(state, row, label, joining.natural), self._normaliser_with(normaliser, joining, label)
 
     def _normaliser_with(
@@ -290,19 +295,19 @@ class CollapsedMixtureChain(ParticleArrays):
         return jnp.where(joins, self.names.in_variant_of(label, joining.normaliser), normaliser)
 
     def log_conditional(
-        self, joining: Joining, row: Int[Array, ""], temperature: Float[Array, ""] | None
+        self, scores: RowScores, row: Int[Array, ""], temperature: Float[Array, ""] | None
     ) -> Float[Array, "label particle"]:
         """Return log π_t of a row's label given all other labels, up to a constant, (label, particle), in nats.
 
-        joining: the row's scores at temperature 1.
+        scores: the row's scores at temperature 1.
         row: the number of the row.
         temperature: t; None means 1 on the path from the prior.
         """
         if temperature is None:
-            return joining.score
+            return scores.score
         if self.anchor is None:
-            return joining.of_label + temperature * joining.of_row
-        return (1 - temperature) * self._as_float(self.anchor)[row][:, None] + temperature * joining.score
+            return scores.of_label + temperature * scores.of_row
+        return (1 - temperature) * self._as_float(self.anchor)[row][:, None] + temperature * scores.score
 
     def score_row(
         self, state: CollapsedState, row: Int[Array, ""], normaliser: Float[Array, "component particle"]
@@ -320,7 +325,8 @@ class CollapsedMixtureChain(ParticleArrays):
         of_label, of_row = jnp.log(state.counts + self._concentration()), after - self.names.in_all_variants(normaliser)
         log_variants = jnp.tile(self._as_float(self.component.log_variants), self.capacity)[:, None]
         tilts = jnp.tile(self._as_float(self.tilts)[row], self.capacity)[:, None]
-        return Joining(self.names.in_all_variants(of_label) + log_variants, of_row + tilts, joined, after)
+        scores = RowScores(self.names.in_all_variants(of_label) + log_variants, of_row + tilts)
+        return Joining(scores, joined, after)
 
     def draw_label(
         self, score: Float[Array, "label particle"], uniform: Float[Array, " particle"]

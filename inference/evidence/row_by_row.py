@@ -34,7 +34,7 @@ from lvsearch.inference.evidence.mixture_hyperparameters import (
     anchor_of_hyper_mixture,
 )
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
-from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining
+from lvsearch.inference.evidence.variant_labels import CollapsedState, RowScores
 
 
 class RowByRow(InTurn):
@@ -53,7 +53,7 @@ class RowByRow(InTurn):
         """
         row = jnp.asarray(self.order)[unit]
         joining = self.chain.score_row(state, row, self._normalisers(state))
-        score = joining.score
+        score = joining.scores.score
         label = self.chain.draw_label(score, jax.random.uniform(key, score.shape[1:], score.dtype))
         return self.chain.add_row(state, row, label, joining.natural), self._log_predictive(state, score, row)
 
@@ -92,7 +92,7 @@ class RowByRow(InTurn):
         """
         row = jnp.asarray(self.order)[unit]
         left = self.chain.remove_row(state, row, prior)
-        worth = self._log_predictive(left, self.chain.score_row(left, row, self._normalisers(left)).score, row)
+        worth = self._log_predictive(left, self.chain.score_row(left, row, self._normalisers(left)).scores.score, row)
         return left._replace(labels=left.labels.at[row].set(-1)), worth
 
     def revisit_under(
@@ -105,8 +105,8 @@ class RowByRow(InTurn):
         prior: λ, the natural parameters of a component without rows, (statistic,) or (particle, statistic).
         """
 
-        def choose(row: Array, left: CollapsedState, joining: Joining) -> Int[Array, " particle"]:
-            score = self.chain.log_conditional(joining, row, None)
+        def choose(row: Array, left: CollapsedState, scores: RowScores) -> Int[Array, " particle"]:
+            score = self.chain.log_conditional(scores, row, None)
             uniform = jax.random.uniform(jax.random.fold_in(key, row), score.shape[1:], score.dtype)
             return self.chain.draw_label(score, uniform)
 
@@ -122,7 +122,7 @@ class RowByRow(InTurn):
         """Return log p(row | the rows before and their labels), (particle,), in nats.
 
         before: the state without the row.
-        score: the row's score under each label (`Joining.score`).
+        score: the row's score under each label (`RowScores.score`).
         row: the number of the row.
         """
         seats = before.counts.sum(0) + self.chain.total_concentration()

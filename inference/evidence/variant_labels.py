@@ -85,15 +85,13 @@ class CollapsedState(NamedTuple):
     natural: Any
 
 
-class Joining(NamedTuple):
+class RowScores(NamedTuple):
     """Scores of one row, which is in no component, for each label that it might get.
 
     | field | meaning |
     |---|---|
     | `of_label` | log (n_k + a) + log p(v), (label, particle), nats |
     | `of_row` | A(λ + S_k + s_v(row)) − A(λ + S_k) + log h_v(row) − log h(row), (label, particle), nats |
-    | `natural` | λ + S_k + s_v(row), (statistic, label, particle) |
-    | `normaliser` | A(λ + S_k + s_v(row)), (label, particle), nats |
 
     Component k has n_k rows, whose statistics sum to S_k. a is the concentration of the weights, λ are the natural
     parameters of a component without rows, A is the log-normaliser. In variant v the row has the statistics s_v and
@@ -102,8 +100,6 @@ class Joining(NamedTuple):
 
     of_label: Float[Array, "label particle"]
     of_row: Float[Array, "label particle"]
-    natural: Any
-    normaliser: Float[Array, "label particle"]
 
     @property
     def score(self) -> Float[Array, "label particle"]:
@@ -113,3 +109,18 @@ class Joining(NamedTuple):
         The constant contains the row's carrier h and the normaliser of the weights.
         """
         return self.of_label + self.of_row
+
+
+class Joining(NamedTuple):
+    """The scores of one row, and the components with the row under each label that it might get.
+
+    | field | meaning |
+    |---|---|
+    | `scores` | the scores of the row, whose letters are those below |
+    | `natural` | λ + S_k + s_v(row), (statistic, label, particle) |
+    | `normaliser` | A(λ + S_k + s_v(row)), (label, particle), nats |
+    """
+
+    scores: RowScores
+    natural: Any
+    normaliser: Float[Array, "label particle"]

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 
 class Inverses(NamedTuple):
@@ -92,12 +92,21 @@ def direction(inverses: Inverses, z: Float[Array, " side"]) -> Direction:
     return Direction(along, jnp.tensordot(z, along, 1))
 
 
+def at_components(inverses: Inverses, components: Int[Array, " particle"]) -> Inverses:
+    """Return one component of each particle: leaves (particle,), and (side, side, particle) of the inverse.
+
+    inverses: of all components. components: the number of a component in each particle; −1 is the last.
+    """
+    particle = jnp.arange(len(components))
+    return Inverses(*(leaf[..., components, particle] for leaf in inverses))
+
+
 def add_square(
     inverses: Inverses,
     z: Direction,
-    times: Float[Array, "component particle"],
-    degrees: Float[Array, "component particle"],
-    count: Float[Array, "component particle"],
+    times: Float[Array, "*#component particle"],
+    degrees: Float[Array, "..."],
+    count: Float[Array, "*#component particle"],
 ) -> Inverses:
     """Return the inverses after `times` · zzᵀ is added to each component's matrix.
 
@@ -118,10 +127,10 @@ def add_square(
 
 
 def subtract_square(
-    inverse: Float[Array, "side side component particle"],
-    scale: Float[Array, "component particle"],
-    along: Float[Array, "side component particle"],
-) -> Float[Array, "side side component particle"]:
+    inverse: Float[Array, "side side *component particle"],
+    scale: Float[Array, "*component particle"],
+    along: Float[Array, "side *component particle"],
+) -> Float[Array, "side side *component particle"]:
     """Return inverse − scale · along alongᵀ, unchanged where every scale is 0.
 
     The condition makes compilers compute `scale` beforehand. Otherwise they would compute it, with everything it

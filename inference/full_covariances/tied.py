@@ -41,7 +41,7 @@ from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import Beliefs
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
 from lvsearch.inference.evidence.mixtures import Choose, CollapsedMixtureChain
-from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining
+from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining, RowScores
 from lvsearch.inference.generators import permutation, split_key
 from lvsearch.inference.mixtures.estimator import MixtureEstimator, MixtureRun
 from lvsearch.inference.mixtures.improving import RowsStart
@@ -106,8 +106,10 @@ class TiedMixtureChain(CollapsedMixtureChain):
         """
         left = self.remove_row(state, row, prior)
         joining = self.score_row(left, row, normaliser)
-        label = choose(left, joining)
-        before, after = (jnp.take_along_axis(joining.of_row, each[None], axis=0) for each in (state.labels[row], label))
+        label = choose(left, joining.scores)
+        before, after = (
+            jnp.take_along_axis(joining.scores.of_row, each[None], axis=0) for each in (state.labels[row], label)
+        )
         return self.add_row(left, row, label, joining.natural), normaliser + after - before
 
     def score_row(
@@ -129,7 +131,7 @@ class TiedMixtureChain(CollapsedMixtureChain):
         each = 0.5 * n_dims * (LOG_2 + jnp.log(share)) - 0.5 * (degrees + 1)[:, None] * jnp.log1p(quadratic)
         of_row = (alike[:, None] + each).T
         of_label = jnp.log(state.counts + self._concentration())
-        return Joining(of_label, of_row, state.natural + s[:, None, None], normaliser + of_row)
+        return Joining(RowScores(of_label, of_row), state.natural + s[:, None, None], normaliser + of_row)
 
     def _normaliser_with(
         self, normaliser: Float[Array, "one particle"], joining: Joining, label: Int[Array, " particle"]
@@ -139,7 +141,7 @@ class TiedMixtureChain(CollapsedMixtureChain):
         normaliser: without the row. joining: the row's scores. label: the row's labels; −1 where it joins none.
         """
         joins = self._component_numbers == label
-        return normaliser + jnp.where(joins, joining.of_row, 0.0).sum(0, keepdims=True)
+        return normaliser + jnp.where(joins, joining.scores.of_row, 0.0).sum(0, keepdims=True)
 
     def gains(self, natural: Any, prior: Any) -> Float[Array, "cell particle"]:
         """Return A(λ + S) − A(λ) of each particle, the log evidence of its rows given the labels without carriers,

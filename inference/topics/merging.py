@@ -4,6 +4,8 @@ Going down is the cheap direction. Words that two similar topics had learnt toge
 to a converged fit has to find its words from nothing.
 """
 
+import heapq
+
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -36,8 +38,10 @@ def merge_topics(counts: Float[np.ndarray, "topic word"], size: int) -> Float[np
     for _ in range(len(counts) - size):
         number = min(CANDIDATES, bounds.size - 1)
         rows, columns = np.unravel_index(np.argpartition(bounds, number, axis=None)[:number], bounds.shape)
-        pairs = [pair for pair in zip(rows.tolist(), columns.tolist(), strict=True) if bounds[pair] < np.inf]
-        kept, gone = pairs[int(np.argmin(_merger_costs(counts, own, pairs)))]
+        remaining = bounds[rows, columns] < np.inf
+        rows, columns = rows[remaining], columns[remaining]
+        cheapest = np.argmin(_merger_costs(counts, own, rows, columns))
+        kept, gone = int(rows[cheapest]), int(columns[cheapest])
         counts[kept] += counts[gone]
         one = slice(kept, kept + 1)
         totals[kept], roots[one], own[one] = counts[kept].sum(), _roots(counts[one]), _self_information(counts[one])
@@ -92,11 +96,19 @@ def closest_pairs(
 
     counts: expected word counts of each topic.
     """
-    rows, columns = np.triu_indices(len(counts), 1)
+    firsts, seconds, _ = _pairs_by_bound(counts)
+    return firsts[:most], seconds[:most]
+
+
+def _pairs_by_bound(
+    counts: Float[np.ndarray, "topic word"],
+) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"], Float[np.ndarray, " pair"]]:
+    """Return all pairs of topics, as two arrays, and the lower bound on the cost of each merger, which rises, nats."""
+    firsts, seconds = np.triu_indices(len(counts), 1)
     totals, roots = counts.sum(1), _roots(counts)
-    bounds = _cost_bounds(totals, roots, totals, roots)[rows, columns]
-    order = np.argsort(bounds, kind="stable")[:most]
-    return rows[order], columns[order]
+    bounds = _cost_bounds(totals, roots, totals, roots)[firsts, seconds]
+    order = np.argsort(bounds, kind="stable")
+    return firsts[order], seconds[order], bounds[order]
 
 
 def _roots(counts: Float[np.ndarray, "topic word"]) -> Float[np.ndarray, "topic word"]:
@@ -112,10 +124,20 @@ def _cost_bounds(
 ) -> Float[np.ndarray, "one other"]:
     """Return a lower bound on the cost of merging each of some topics with each of others, in nats (`merge_topics`).
 
+    For topics a and b with N_a and N_b of N tokens, π = N_a / N, it is
+
+        2 N min(π log 1/π, (1 − π) log 1/(1 − π)) (1 − Σ_w √(β_aw β_bw))
+
+    Word by word the cost is a function of β_aw / β_bw, and so is ½ (√β_aw − √β_bw)², whose sum is 1 − Σ √(β_aw β_bw).
+    Their ratio is least where one of the two is 0, which gives the constant. If all words are like that, and π = ½, the
+    bound is the cost. For alike topics the cost is 1.44 times the bound at π = ½.
+
     totals, roots: the number of tokens of each topic, and its `_roots`. other_totals, other_roots: those of the others.
     """
     both = np.maximum(totals[:, None] + other_totals, FEWEST_TOKENS)
-    return totals[:, None] * other_totals / both * (1 - roots @ other_roots.T)
+    parts = (np.maximum(each / both, FEWEST_TOKENS) for each in (totals[:, None], other_totals))
+    constant = np.minimum(*(-part * np.log(part) for part in parts))
+    return 2 * both * constant * (1 - roots @ other_roots.T)
 
 
 def cheapest_pairs(counts: Float[np.ndarray, "topic word"], number: int) -> list[tuple[int, int]]:
@@ -126,20 +148,7 @@ def cheapest_pairs(counts: Float[np.ndarray, "topic word"], number: int) -> list
     counts: expected word counts of each topic, none negative.
     number: how many pairs, at most half as many as there are topics.
     """
-    candidates, own = CANDIDATES * number, _self_information(counts)
-    while True:
-        rows, columns = closest_pairs(counts, candidates)
-        pairs = list(zip(rows.tolist(), columns.tolist(), strict=True))
-        costs = _merger_costs(counts, own, pairs)
-        chosen: list[tuple[int, int]] = []
-        free = np.ones(len(counts), bool)
-        for index in np.argsort(costs, kind="stable"):
-            if len(chosen) < number and free[list(pairs[index])].all():
-                chosen.append(pairs[index])
-                free[list(pairs[index])] = False
-        if len(chosen) == number or candidates >= len(counts) ** 2:
-            return chosen
-        candidates *= 2  # too many of these pairs shared a topic
+    return [pair for _, pair in _disjoint_mergers(counts, number)]
 
 
 def alike_pairs(counts: Float[np.ndarray, "topic word"], most: int) -> list[tuple[int, int]]:
@@ -151,19 +160,47 @@ def alike_pairs(counts: Float[np.ndarray, "topic word"], most: int) -> list[tupl
     counts: expected word counts of each topic, none negative.
     most: the largest number of pairs, at most half as many as there are topics.
     """
-    pairs = cheapest_pairs(counts, most)
-    costs = _merger_costs(counts, _self_information(counts), pairs)
-    return [pair for pair, cost in zip(pairs, costs, strict=True) if cost <= ALIKE * costs[0]]
+    mergers = _disjoint_mergers(counts, most)
+    return [pair for cost, pair in mergers if cost <= ALIKE * mergers[0][0]]
+
+
+def _disjoint_mergers(counts: Float[np.ndarray, "topic word"], number: int) -> list[tuple[float, tuple[int, int]]]:
+    """Return the pairs of `cheapest_pairs`, each with the cost of its merger in nats before it.
+
+    The cost of a pair is computed only once its lower bound is the smallest number left, so that hardly any are.
+    """
+    firsts, seconds, bounds = _pairs_by_bound(counts)
+    own, free = _self_information(counts), np.ones(len(counts), bool)
+    known: list[tuple[float, int]] = []  # a heap of exact costs, with the places of their pairs
+    found: list[tuple[float, tuple[int, int]]] = []
+    following = 0
+    while len(found) < number:
+        while following < len(bounds) and (not known or bounds[following] <= known[0][0]):
+            places = np.arange(following, min(following + CANDIDATES, len(bounds)))
+            places = places[free[firsts[places]] & free[seconds[places]]]
+            for place, cost in zip(places, _merger_costs(counts, own, firsts[places], seconds[places]), strict=True):
+                heapq.heappush(known, (float(cost), int(place)))
+            following += CANDIDATES
+        cost, place = heapq.heappop(known)
+        pair = int(firsts[place]), int(seconds[place])
+        if free[list(pair)].all():
+            found.append((cost, pair))
+            free[list(pair)] = False
+    return found
 
 
 def _merger_costs(
-    counts: Float[np.ndarray, "topic word"], own: Float[np.ndarray, " topic"], pairs: list[tuple[int, int]]
-) -> list[float]:
-    """Return the cost of merging each pair of topics, in nats (see `merge_topics`).
+    counts: Float[np.ndarray, "topic word"],
+    own: Float[np.ndarray, " topic"],
+    firsts: Int[np.ndarray, " pair"],
+    seconds: Int[np.ndarray, " pair"],
+) -> Float[np.ndarray, " pair"]:
+    """Return the cost of merging each pair of topics, (pair,), in nats (see `merge_topics`).
 
     counts: expected word counts of each topic. own: their `_self_information`.
+    firsts, seconds: the topics of each pair.
     """
-    return [float(own[a] + own[b] - _self_information((counts[a] + counts[b])[None])[0]) for a, b in pairs]
+    return own[firsts] + own[seconds] - _self_information(counts[firsts] + counts[seconds])
 
 
 def _self_information(counts: np.ndarray) -> np.ndarray:

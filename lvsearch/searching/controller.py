@@ -24,7 +24,7 @@ from tqdm import tqdm
 from lvsearch.interrupts import was_interrupted
 from lvsearch.progress import progress_bar
 from lvsearch.searching.guided import AllocationProgress, ComparesAllSizes, SelfGuided
-from lvsearch.sizing.fit import Evaluator, Fit, is_by_gains
+from lvsearch.sizing.fit import Evaluator, Fit, first_gain_of, is_by_gains
 from lvsearch.sizing.gains import next_measured
 from lvsearch.sizing.ledger import (
     Trial,
@@ -204,10 +204,11 @@ def next_task(
     if evaluator.nested:
         size = search.next_size()
         return None if size is None else Task(size, 0, starts)
-    if is_by_gains(evaluator) and state.visits:
+    first = first_gain_of(evaluator)
+    if first is not None and state.visits:
         tried = {visit.size[0]: len(visit.trials) for visit in state.visits}
         most = None if settings.max_size is None else settings.max_size[0]
-        found = next_measured(state.visits, tried, prior, starts, most)
+        found = next_measured(state.visits, tried, prior, starts, most, first=first)
         # Every fit is made anew, so that the scatter of the gains shows how much fits differ.
         return None if found is None else Task((found.size,), tried.get(found.size, 0), 1, warm=False)
     if evaluator.anneals or not evaluator.repeatable:  # annealed evidence and functions

@@ -33,8 +33,8 @@ from lvsearch.inference.evidence import (
     draws_in_one_direction,
     effort,
     evidence_chain,
+    first_gain,
     gain_of_last_part,
-    measures_gains,
     path_needs_fit,
     temperature_profile,
 )
@@ -156,7 +156,7 @@ class ModelEvaluator:
         self.base_model = model
         self.model = model.plug_in() if self.plug_in else model
         self.ceiling = data_ceiling(self.model, data)
-        self.measures_gains = self.anneals and measures_gains(self.model, data)
+        self.first_gain = first_gain(self.model, data) if self.anneals else None
         self._key = key_of(seed)
         self.data = data
         with on_mesh(mesh):
@@ -253,7 +253,7 @@ class ModelEvaluator:
         fit = Fit(size, Evidence(lower, upper), self._log_symmetry(estimate), estimate, info)
         if not self.anneals:
             return fit
-        if self.measures_gains:  # size 1 has no gain; its bound suffices, because only differences are compared
+        if self.first_gain is not None:  # size 1 has no gain; its bound suffices, because only differences are compared
             return self._with_gain(fit, trial) if size > (1,) else fit
         return self._anneal(fit, trial)
 
@@ -262,7 +262,7 @@ class ModelEvaluator:
 
         Only fits whose gains are measured begin so, see `FIRST_FIT_FACTOR`.
         """
-        if not (self.measures_gains and self.shrinks) or size == (1,):
+        if self.first_gain is None or not self.shrinks or size == (1,):
             return None
         return tuple(math.ceil(FIRST_FIT_FACTOR * number) for number in size)
 
@@ -272,7 +272,7 @@ class ModelEvaluator:
         Each further annealing of a size is three times as long. As long as the longest draws at most `CHEAP_DRAWS`
         latent variables, which takes seconds, errors of the evidence need not decide the answer.
         """
-        if not self.anneals or self.measures_gains:
+        if not self.anneals or self.first_gain is not None:
             return least
         chain, trials = evidence_chain(self.model, self.data, (1,) * len(self.size_names), None), least
         while draws_in_one_direction(chain, trials) <= CHEAP_DRAWS:

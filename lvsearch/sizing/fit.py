@@ -142,13 +142,23 @@ class Evaluator(Protocol):
 class GainEvaluator(Evaluator, Protocol):
     """An evaluator that may compare sizes by gains: the log evidence of a size minus that of the next smaller size."""
 
-    measures_gains: bool
-    """Whether the evaluator measures gains on its data. Each fit then measures a gain and not the evidence itself."""
+    first_gain: int | None
+    """The first size whose gain is measured. Each fit then measures a gain and not the evidence itself. None if sizes
+    are not compared by gains on these data.
+    """
+
+
+def first_gain_of(evaluator: Evaluator) -> int | None:
+    """Return the first size whose gain is measured, or None if the evaluator does not compare sizes by gains.
+
+    A gain is the log evidence of a size minus that of the next smaller size.
+    """
+    return evaluator.first_gain if isinstance(evaluator, GainEvaluator) else None
 
 
 def is_by_gains(evaluator: Evaluator) -> bool:
     """Return True if the evaluator compares sizes by gains, log evidence minus that of the next smaller size."""
-    return isinstance(evaluator, GainEvaluator) and evaluator.measures_gains
+    return first_gain_of(evaluator) is not None
 
 
 @runtime_checkable

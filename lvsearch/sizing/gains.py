@@ -540,8 +540,6 @@ def _contradicted(gains: np.ndarray, errors: np.ndarray) -> np.ndarray:
 
 # ── which size next ─────────────────────────────────────────────────────────────────────────────────────────────────
 
-FIRST = 16
-"""The first size whose gain is measured."""
 PRECISION, SMOOTH_PRECISION = 0.1, 0.25
 """How wide the 95 % range may be in the end, as a share of the most probable size.
 
@@ -581,6 +579,8 @@ def next_measured(
     most_trials: int,
     largest: int | None,
     precision: float = PRECISION,
+    *,
+    first: int,
 ) -> NextSize | None:
     """Return the size whose gain to measure next, with the reason, or None when the search is done.
 
@@ -598,13 +598,14 @@ def next_measured(
     most_trials: the largest number of trials of one size.
     largest: the largest size allowed, or None.
     precision: how wide the 95 % range may be, as a share of the most probable size.
+    first: the first size whose gain is measured.
     """
     limit = _largest_with_mass(prior, largest)
     if limit == 1:
         return None
     curve = evidence_curve(visits, largest)
     if curve is None:
-        return _untried([min(FIRST, limit), min(2 * FIRST, limit), 2], trials, "the first gain")
+        return _untried([min(first, limit), min(2 * first, limit), 2], trials, "the first gain")
     high, low = int(curve.measured[-1]), int(curve.measured[0])
     still_gains = curve.gains[-1] > -SURE * curve.errors[-1]
     may_lose = curve.gains[-1] < 0 and curve.has_mass(prior)
@@ -624,24 +625,24 @@ def next_measured(
         if trials[size] < most_trials:
             return NextSize(size, "a larger size gains more")
     answer = curve.answer(prior)
-    best, first, last = answer
+    best, low_end, high_end = answer
     sharp = _sharp_change(curve)
     if sharp is not None:
         return NextSize(sharp, "gains change their sign in between")
-    is_wide = last - first > _widest_range(curve, precision) * best
+    is_wide = high_end - low_end > _widest_range(curve, precision) * best
     if curve.smooth is not None and curve.smooth.number >= ENOUGH_ON_A_CURVE:
         # More sizes would not reduce the error that all share. Longer measurements do, and may show an abrupt end.
         on_curve = (np.ceil(curve.middles) >= curve.smooth.first) & (np.ceil(curve.middles) <= curve.smooth.last)
         made = sum(trials[size] for size in curve.measured[on_curve].tolist())
         if not (is_wide and curve.smooth.may_end_abruptly) or made >= MOST_ON_A_CURVE:
             return None
-        return _least_certain_sign(curve, trials, most_trials, first, last)
+        return _least_certain_sign(curve, trials, most_trials, low_end, high_end)
     if is_wide:
         places = [1, *curve.measured.tolist()]
         stretches = [
             (math.log(above / below), round(math.sqrt(above * below)))
             for below, above in pairwise(places)
-            if above - below > 1 and above > first and below <= last
+            if above - below > 1 and above > low_end and below <= high_end
         ]
         widest = max(stretches, default=None)
         if widest is not None and widest[0] > precision / 2:
@@ -694,8 +695,9 @@ def _size_to_repeat(
 ) -> NextSize | None:
     """Return the size whose gain to measure again, or None if errors no longer decide the answer.
 
-    The most probable size and the next larger one come first, where they were measured. Then comes the gain within the
-    95 % range whose sign is least certain.
+    The most probable size and the next larger one come first, where they were measured, unless gains lie on a smooth
+    curve: there the gains of other sizes show whether a fit lies in a poor mode. Then comes the gain within the 95 %
+    range whose sign is least certain.
 
     curve: the gains measured so far.
     trials: the number of measurements of each size tried, {size: trials}. most_trials: the largest number allowed.
@@ -704,7 +706,8 @@ def _size_to_repeat(
     """
     best, first, last = answer
     beside = [int(size) for size in curve.measured if size in (best, best + 1)]
-    for size in beside:
+    on_curve = curve.smooth is not None and not curve.smooth.may_end_abruptly
+    for size in [] if on_curve else beside:
         if trials[size] < min(LOOKS, most_trials):
             return NextSize(size, "a second fit beside the answer")
     if last - first <= _widest_range(curve, precision) * best:

@@ -25,8 +25,8 @@ from lvsearch.searching.controller import (
     witness_search,
 )
 from lvsearch.sizing.evidence import Bracket, Evidence, Repeats
-from lvsearch.sizing.fit import Evaluator, Fit, FitInfo, is_by_gains
-from lvsearch.sizing.gains import FIRST, SizeGain
+from lvsearch.sizing.fit import Evaluator, Fit, FitInfo, first_gain_of, is_by_gains
+from lvsearch.sizing.gains import SizeGain
 from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.sizes import Size, SizePrior
 
@@ -77,7 +77,7 @@ def calls_ahead(
     made: a function that returns the real fit of a call, which is used in place of a guess, or None
     """
     visited = max((sum(visit.size) for visit in state.visits), default=0 if task is None else sum(task.size))
-    largest = LEAP * max(visited, FIRST if is_by_gains(evaluator) else prior.dimension)
+    largest = LEAP * max(visited, first_gain_of(evaluator) or prior.dimension)
 
     def simulated(sign: float) -> Iterator[Call]:
         """Yield the calls of one simulation. sign: the factor on the guess of the gain that `task` measures."""

@@ -23,7 +23,7 @@ RIGHT_BY_DEFINITION = {
     "fitted_type": "what every fit offers",
     "has_allocation_chain": "no chain over partitions is known, so sizes are compared one by one",
     "labels_chain": "the chain of any conjugate component, with or without hyper-parameters that have priors",
-    "measures_gains": "no path between sizes is known, so sizes are compared by their evidence",
+    "first_gain": "no path between sizes is known, so sizes are compared by their evidence",
     "occupied_counts": "a unit is in one component: its responsibilities say it",
     "parts_of": "the tables that every fit has",
     "path_needs_fit": "the generic path makes no use of a fit",
@@ -35,7 +35,7 @@ RIGHT_BY_DEFINITION = {
     "_pack_by_type": "a data set is valid as it is; other forms are faster",
 }
 """Function -> why its default is right for every type that registers nothing; the docstring says so too."""
-TOGETHER = [("measures_gains", "gain_of_last_part"), ("occupied_sampler", "process_sampler")]
+TOGETHER = [("first_gain", "gain_of_last_part"), ("occupied_sampler", "process_sampler")]
 """Functions that the same types register."""
 METHODS = {"init", "step", "log_density", "log_ratio", "label_scores", "relabel", "take", "elements"}
 """What an annealer asks of a chain."""

@@ -135,10 +135,12 @@ def test_falling_is_isotonic_regression():
     np.testing.assert_allclose(fit_falling(rows, weights), expected, atol=1e-12)
 
 
+@pytest.mark.parametrize("first", [16, 64])
 @pytest.mark.parametrize("end", [1, 2, 3, 5, 9, 16, 17, 23, 40, 77])
-def test_halving_finds_where_gains_end_in_few_measurements(end):
+def test_halving_finds_where_gains_end_in_few_measurements(end, first):
     gain, found, trials = noisy_truth(end, np.random.default_rng(end), 20.0), {}, {1: 1}
-    while (step := next_measured(measured(found), trials, Geometric(0.05), 3, None)) is not None:
+    while (step := next_measured(measured(found), trials, Geometric(0.05), 3, None, first=first)) is not None:
+        assert found or step.size == first
         found[step.size] = gain(step.size)
         trials[step.size] = trials.get(step.size, 0) + 1
         assert sum(trials.values()) < 25
@@ -162,7 +164,7 @@ def test_halving_finds_where_gains_end_in_few_measurements(end):
 )
 def test_the_next_size_lies_a_little_beyond_where_gains_seem_to_end(gains, further):
     found = {size: (gain, 10.0 if size > 64 else 30.0) for size, gain in gains.items()}
-    step = next_measured(measured(found), dict.fromkeys(found, 1), Geometric(0.01), 3, None)
+    step = next_measured(measured(found), dict.fromkeys(found, 1), Geometric(0.01), 3, None, first=16)
     assert step is not None
     assert step.size == further
 
@@ -181,11 +183,23 @@ def test_gains_that_may_end_abruptly_are_measured_again():
     assert curve is not None
     assert curve.smooth is not None
     assert curve.smooth.may_end_abruptly
-    step = next_measured(measured(OPEN_END), trials, Geometric(0.05), 3, None)
+    step = next_measured(measured(OPEN_END), trials, Geometric(0.05), 3, None, first=16)
     assert step is not None
     assert step.size in OPEN_END  # no further size
     assert 23 <= step.size <= 64
-    assert next_measured(measured(OPEN_END), dict.fromkeys(OPEN_END, 2), Geometric(0.05), 3, None) is None  # 18 times
+    assert (
+        next_measured(measured(OPEN_END), dict.fromkeys(OPEN_END, 2), Geometric(0.05), 3, None, first=16) is None
+    )  # 18 times
+
+
+def test_on_a_smooth_curve_no_second_fit_is_made_beside_the_answer():
+    """Gains fall by ten errors on a line in log size, and the most probable size is a measured one."""
+    found = {size: (800 * math.log(96 / size), 8.0) for size in (48, 64, 80, 95, 96, 112, 128, 160)}
+    curve = evidence_curve(measured(found))
+    assert curve is not None
+    assert curve.smooth is not None
+    assert curve.answer(Geometric(0.01)).best in (95, 96)
+    assert next_measured(measured(found), dict.fromkeys(found, 1), Geometric(0.01), 3, None, first=16) is None
 
 
 def test_gains_that_fade_past_their_errors_are_not():
@@ -202,7 +216,7 @@ def test_on_gains_that_fall_smoothly_few_measurements_give_a_range_that_holds_th
     held, widths = 0, []
     for seed in range(12):
         rng, found, trials, every = np.random.default_rng(seed), {}, {1: 1}, {}
-        while (step := next_measured(measured(found), trials, Geometric(0.01), 3, None)) is not None:
+        while (step := next_measured(measured(found), trials, Geometric(0.01), 3, None, first=16)) is not None:
             size = step.size
             trials[size] = trials.get(size, 0) + 1
             every.setdefault(size, []).append(-0.6 * (size - 95.5) + 8.0 * float(rng.normal()))
@@ -302,7 +316,7 @@ def test_a_gain_that_is_an_average_counts_at_the_middle_of_its_sizes():
 def test_sizes_that_the_prior_allows_are_reached_though_smaller_ones_gain_nothing():
     gain, found, trials = noisy_truth(9, np.random.default_rng(0), 10.0), {}, {1: 1}
     prior = Table([0.0] * 39 + [0.5, 0.5])
-    while (step := next_measured(measured(found), trials, prior, 3, None)) is not None:
+    while (step := next_measured(measured(found), trials, prior, 3, None, first=16)) is not None:
         found[step.size] = gain(step.size)
         trials[step.size] = trials.get(step.size, 0) + 1
         assert sum(trials.values()) < 25
@@ -313,10 +327,10 @@ def test_sizes_that_the_prior_allows_are_reached_though_smaller_ones_gain_nothin
 
 def test_a_probable_loss_is_measured_again_before_larger_sizes_are_tried():
     found = {64: (190.0, 15.0), 128: (25.0, 15.0), 256: (-20.0, 15.0)}
-    step = next_measured(measured(found), {64: 1, 128: 1, 256: 1}, Geometric(0.05), 3, None)
+    step = next_measured(measured(found), {64: 1, 128: 1, 256: 1}, Geometric(0.05), 3, None, first=16)
     assert step is not None
     assert step.size == 256
-    twice = next_measured(measured(found), {64: 1, 128: 1, 256: 2}, Geometric(0.05), 3, None)
+    twice = next_measured(measured(found), {64: 1, 128: 1, 256: 2}, Geometric(0.05), 3, None, first=16)
     assert twice is not None
     assert twice.size == 512  # still not sure after a second look
 
@@ -333,15 +347,15 @@ def test_nothing_is_said_of_sizes_beyond_one_that_surely_gains():
 
 def test_two_probable_losses_in_a_row_end_the_climb():
     found = {64: (190.0, 15.0), 128: (-12.0, 15.0), 256: (-20.0, 15.0)}
-    step = next_measured(measured(found), {64: 1, 128: 1, 256: 2}, Geometric(0.05), 3, None)
+    step = next_measured(measured(found), {64: 1, 128: 1, 256: 2}, Geometric(0.05), 3, None, first=16)
     assert step is not None
     assert step.size < 256
 
 
 def test_a_prior_that_ends_and_a_largest_size_end_the_search():
     gain, found, trials = noisy_truth(100, np.random.default_rng(0), 10.0), {}, {1: 1}
-    while (step := next_measured(measured(found), trials, Uniform(12), 3, None)) is not None:
+    while (step := next_measured(measured(found), trials, Uniform(12), 3, None, first=16)) is not None:
         found[step.size] = gain(step.size)
         trials[step.size] = trials.get(step.size, 0) + 1
     assert max(found) == 12
-    assert next_measured([], {1: 1}, Geometric(0.05), 3, 1) is None
+    assert next_measured([], {1: 1}, Geometric(0.05), 3, 1, first=16) is None

@@ -132,7 +132,7 @@ class ByGains(Fake):
 
     gain: Callable[[int, int], float] = lambda size, trial: 0.0
     error: float = 10.0
-    measures_gains: bool = True
+    first_gain: int | None = 16
 
     def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
         fit = super().evaluate(size, start, trial)

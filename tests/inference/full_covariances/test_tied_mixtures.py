@@ -88,7 +88,7 @@ def test_densities_of_all_labellings(float64):
     joining = chain.score_row(left, jnp.asarray(2), chain.normalisers(left.natural))
     of = {tuple(one): value for one, value in zip(every.tolist(), joint, strict=True)}
     each = [[of[(*one[:2], k, *one[3:])] for one in every.tolist()] for k in range(3)]
-    differences = np.asarray(joining.score)[:3] - np.array(each)
+    differences = np.asarray(joining.scores.score)[:3] - np.array(each)
     np.testing.assert_allclose(differences - differences[0], 0, atol=1e-9)
     again = chain.normalisers(state.natural)[0]
     chosen = np.take_along_axis(np.asarray(joining.normaliser), every[:, 2][None], axis=0)[0]

@@ -22,6 +22,7 @@ from lvsearch.inference.data.streaming import StreamedDocuments, pack_streamed, 
 from lvsearch.inference.engine.describing import bound_units, describe_units
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.engine.estimator import estimator
+from lvsearch.inference.topics.describing import rough_proportions
 from lvsearch.inference.topics.estimator import TopicEstimator
 from lvsearch.inference.topics.memoized import streamed_plan
 from lvsearch.inference.topics.streaming import StreamedTopicEstimator
@@ -175,6 +176,8 @@ def test_documents_in_many_pieces_are_described_alike(files, small_pieces):
     streamed = describe_units(on_disk.model, on_disk, stored(files))
     np.testing.assert_allclose(streamed.representation, described.representation, atol=1e-5)
     np.testing.assert_allclose(streamed.log_lower, described.log_lower, rtol=1e-9, atol=1e-6)
+    rough = rough_proportions(on_disk.model, on_disk, stored(files))
+    assert np.abs(rough - described.representation).sum(1).mean() < 0.1  # of at most 2
     assert data_ceiling(at_hand.model, stored(files)) == pytest.approx(data_ceiling(at_hand.model, documents(counts())))
 
 

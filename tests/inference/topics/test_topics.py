@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from heapq import heapreplace
+from itertools import combinations
 
 import jax
 import jax.numpy as jnp
@@ -384,6 +385,23 @@ def test_pairs_are_alike_where_their_mergers_cost_about_the_same():
     assert cheapest_pairs(counts, 3)[:2] == [(0, 1), (2, 3)]
     assert alike_pairs(counts, 3) == [(0, 1), (2, 3)]
     assert alike_pairs(counts, 1) == [(0, 1)]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_cheapest_pairs_are_those_of_all_mergers_tried_one_by_one(seed: int):
+    """The topics have very different numbers of tokens, so that the order of lower bounds is not that of costs."""
+    rng = np.random.default_rng(seed)
+    counts = rng.dirichlet(np.full(30, 0.1), 12) * rng.gamma(0.5, 1000, 12)[:, None]
+
+    def cost(pair: tuple[int, int]) -> float:
+        one, other, both = (each[each > 0] for each in (*counts[list(pair)], counts[list(pair)].sum(0)))
+        return sum(sign * (n * np.log(n / n.sum())).sum() for sign, n in ((1, one), (1, other), (-1, both)))
+
+    free, expected = set(range(12)), []
+    for _ in range(6):
+        expected.append(min(combinations(sorted(free), 2), key=cost))
+        free -= set(expected[-1])
+    assert cheapest_pairs(counts, 6) == expected
 
 
 def test_merging_joins_the_most_similar_topics():
