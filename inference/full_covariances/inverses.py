@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 
 class Inverses(NamedTuple):
@@ -42,6 +42,14 @@ class Inverses(NamedTuple):
     count: Float[Array, "*#component #particle"]
     log_determinant: Float[Array, "*#component #particle"]
     inverse: Float[Array, "side side *#component #particle"]
+
+
+class Amounts(NamedTuple):
+    """The numbers of `Inverses` without the matrix: degrees of freedom, number of rows, and log determinant of N."""
+
+    degrees: Float[Array, "*#component #particle"]
+    count: Float[Array, "*#component #particle"]
+    log_determinant: Float[Array, "*#component #particle"]
 
 
 class Direction(NamedTuple):
@@ -92,21 +100,24 @@ def direction(inverses: Inverses, z: Float[Array, " side"]) -> Direction:
     return Direction(along, jnp.tensordot(z, along, 1))
 
 
-def at_components(inverses: Inverses, components: Int[Array, " particle"]) -> Inverses:
-    """Return one component of each particle: leaves (particle,), and (side, side, particle) of the inverse.
+def amounts_with(
+    amounts: Amounts, square: Float[Array, "*#component particle"], times: Array, degrees: Array
+) -> Amounts:
+    """Return the amounts after `times` · zzᵀ is added to each component's matrix (see `add_square`).
 
-    inverses: of all components. components: the number of a component in each particle; −1 is the last.
+    square: zᵀN⁻¹z. times: how often it is added, negative where it is removed; the number of rows grows by as much.
+    degrees: added to the degrees of freedom.
     """
-    particle = jnp.arange(len(components))
-    return Inverses(*(leaf[..., components, particle] for leaf in inverses))
+    log_determinant = amounts.log_determinant + jnp.log1p(times * square)
+    return Amounts(amounts.degrees + degrees, amounts.count + times, log_determinant)
 
 
 def add_square(
     inverses: Inverses,
     z: Direction,
-    times: Float[Array, "*#component particle"],
-    degrees: Float[Array, "..."],
-    count: Float[Array, "*#component particle"],
+    times: Float[Array, "component particle"],
+    degrees: Float[Array, "component particle"],
+    count: Float[Array, "component particle"],
 ) -> Inverses:
     """Return the inverses after `times` · zzᵀ is added to each component's matrix.
 
@@ -127,10 +138,10 @@ def add_square(
 
 
 def subtract_square(
-    inverse: Float[Array, "side side *component particle"],
-    scale: Float[Array, "*component particle"],
-    along: Float[Array, "side *component particle"],
-) -> Float[Array, "side side *component particle"]:
+    inverse: Float[Array, "side side component particle"],
+    scale: Float[Array, "component particle"],
+    along: Float[Array, "side component particle"],
+) -> Float[Array, "side side component particle"]:
     """Return inverse − scale · along alongᵀ, unchanged where every scale is 0.
 
     The condition makes compilers compute `scale` beforehand. Otherwise they would compute it, with everything it
@@ -149,9 +160,20 @@ def replace_empty(inverses: Inverses, is_empty: Bool[Array, "component particle"
         """Return the new number where a component is empty, else the old one."""
         return jnp.where(is_empty, new, old)
 
-    inverse = jax.lax.cond(is_empty.any(), pick, lambda _, old: old, empty.inverse, inverses.inverse)
+    inverse = replace_inverses(inverses.inverse, is_empty, empty.inverse)
     degrees, count, log_determinant = (pick(new, old) for new, old in zip(empty[:-1], inverses[:-1], strict=True))
     return Inverses(degrees, count, log_determinant, inverse)
+
+
+def replace_inverses(
+    inverse: Float[Array, "side side component particle"],
+    is_empty: Bool[Array, "component particle"],
+    empty: Float[Array, "side side #component #particle"],
+) -> Float[Array, "side side component particle"]:
+    """Return the inverse matrices with `empty` in place of those marked by `is_empty`."""
+    return jax.lax.cond(
+        is_empty.any(), lambda old, new: jnp.where(is_empty, new, old), lambda old, _: old, inverse, empty
+    )
 
 
 def direction_without(z: Direction, times: Float[Array, "component particle"]) -> Direction:
