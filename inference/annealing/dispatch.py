@@ -158,12 +158,11 @@ def bytes_while_annealed(model: Model, data: Dataset) -> int:
 
 @singledispatch
 def first_gain(model: Model, data: Dataset) -> int | None:
-    """Return the first size whose gain a search measures, where sizes of this model are compared on these data by the
-    gain of one component more (`gain_of_last_part`).
+    """Return the first size whose gain a search measures, or None if sizes are compared by the evidence of each.
 
-    The result is None where they are compared by the evidence of each size. Gains are needed where data are many,
-    because two paths from a fit or the prior then end too far apart. By default it is None, as no gain can be measured
-    for a type without a path between two sizes: both are registered together.
+    A gain is that of one component more (`gain_of_last_part`). Gains are needed where data are many, because two paths
+    from a fit or the prior then end too far apart. By default it is None, as no gain can be measured for a type without
+    a path between two sizes: both are registered together.
     """
     return None
 

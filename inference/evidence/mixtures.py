@@ -207,11 +207,11 @@ class CollapsedMixtureChain(ParticleArrays):
             row = order[number - 1 - place if backward else place]
             return self.redraw_row(*carry, row, partial(choose, row), prior)
 
-        return jax.lax.fori_loop(0, number, one, (state, self.kept_for_scores(state.natural)))[0]
+        return jax.lax.fori_loop(0, number, one, (state, self.score_terms(state.natural)))[0]
 
-    def kept_for_scores(self, natural: Any) -> Float[Array, "component particle"]:
-        """Return what scores of rows need of each component beside `natural`, and what changes only with its rows: the
-        log-normaliser A(λ + S_k), (component, particle), nats.
+    def score_terms(self, natural: Any) -> Float[Array, "#component particle"]:
+        """Return the numbers of each component that `redraw_row` carries from row to row: the log-normalisers
+        A(λ + S_k), (component, particle), nats.
         """
         return self.normalisers(natural)
 

@@ -22,7 +22,7 @@ parameters λ(h), and n the entry of N⁻¹ at e,
 so a slice weighs its draws by one number of each component.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -45,26 +45,18 @@ from lvsearch.inference.full_covariances.inverses import (
     Direction,
     Inverses,
     add_square,
-    amounts_with,
     direction,
-    direction_without,
     invert_all,
     replace_empty,
     replace_inverses,
     subtract_square,
+    update_amounts,
 )
 from lvsearch.models.components import Component, FullCovarianceComponents, StudentComponents
 from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.exponential.normal_wishart import LOG_2, LOG_PI, NormalWishartStatistics, gamma_arguments
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.finite_mixture import FiniteMixture
-
-
-class Directions(NamedTuple):
-    """The products of one row with each component's inverse matrix, before the row leaves its component and after."""
-
-    before: Direction
-    after: Direction
 
 
 class FullCovarianceChain(CollapsedMixtureChain):
@@ -107,10 +99,10 @@ class FullCovarianceChain(CollapsedMixtureChain):
 
     # ── one row ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def kept_for_scores(self, natural: Inverses | Amounts) -> Float[Array, "*component particle"]:
-        """Return the part of a row's gain that no value of the row changes, of each component, nats.
+    def score_terms(self, natural: Inverses | Amounts) -> Float[Array, "*component particle"]:
+        """Return the terms of a row's gain that do not depend on its values, nats.
 
-        It is the gain of a row that counts once and lies at the component's mean.
+        They are the gain of a row that counts once, without −½(ν + 1) log(1 + zᵀN⁻¹z).
 
         natural: the components' inverses, or the numbers beside them.
         """
@@ -123,24 +115,25 @@ class FullCovarianceChain(CollapsedMixtureChain):
     def redraw_row(
         self,
         state: CollapsedState,
-        kept: Float[Array, "component particle"],
+        terms: Float[Array, "component particle"],
         row: Int[Array, ""],
         choose: Choose,
         prior: Any,
     ) -> tuple[CollapsedState, Float[Array, "component particle"]]:
         """Draw one row's label again and move the row to the component drawn.
 
-        Logarithms are taken only for the components that the row leaves and joins, two of each particle, and both
-        moves change the matrices in one pass. A sweep that took them for all, and made two passes, took 1.3 times as
-        long on iris (16 array slots), and 1.6 times on the galaxies (64).
+        Terms and log|N| are computed anew only for the two components that the row leaves and joins, and both changes
+        are made to the matrices in one pass. Scores are computed for all components. A sweep that computed everything
+        anew for all, in two passes, took 1.3 times as long on iris (16 array slots), 1.6 times on the galaxies (64).
 
         state: labels of all rows, and the components' inverse matrices.
-        kept: `kept_for_scores` of the components.
+        terms: `score_terms` of the components.
         row: the index of the row.
-        choose: a function from the state without the row and the row's scores to labels.
+        choose: a function from a state and the row's scores to labels. It may read labels and counts of that state,
+            which are those without the row, but not its matrices.
         prior: natural parameters of an empty component.
 
-        Returns the new state and the new `kept`.
+        Returns the new state and the new `terms`.
         """
         own, before = state.natural, state.labels[row]
         point, whole = self._as_float(self.points)[row], self._as_float(self.increments.half_log_determinant)[row, 0]
@@ -149,40 +142,39 @@ class FullCovarianceChain(CollapsedMixtureChain):
         counts, z = state.counts - leaves, direction(own, point)
 
         # The component that the row leaves, without the row: one of each particle.
-        component, times_before = self.names.components(before), times[self.names.variants(before)]
-        square, empty = _of_each(z.square, component), _empty_inverses(prior)
-        left = amounts_with(_amounts_of_each(own, component), square, -times_before, -whole)
+        old, times_before = self.names.components(before), times[self.names.variants(before)]
+        square, empty = pick_component(z.square, old), _empty_inverses(prior)
+        left = update_amounts(pick_amounts(own, old), square, -times_before, -whole)
         square_left = square / (1 - times_before * square)
         emptied = (leaves & (counts < 0.5)).any(0)
-        left = Amounts(*(jnp.where(emptied, of_empty[0], each) for of_empty, each in zip(empty, left, strict=False)))
+        left = Amounts(*(jnp.where(emptied, of_empty[0], each) for of_empty, each in zip(empty[:3], left, strict=True)))
         square_left = jnp.where(emptied, (point[:, None] ** 2 / _empty_diagonal(prior)[:, 0]).sum(0), square_left)
-        kept_of_left = self.kept_for_scores(left)
+        terms_of_left = self.score_terms(left)
 
-        without_row = Amounts(*(jnp.where(leaves, new, old) for new, old in zip(left, own, strict=False)))
-        squares, kept_now = jnp.where(leaves, square_left, z.square), jnp.where(leaves, kept_of_left, kept)
-        scores = RowScores(self._of_labels(counts), self._gains_of_row(row, squares, without_row, kept_now))
+        without_row = Amounts(*(jnp.where(leaves, mine, each) for mine, each in zip(left, own[:3], strict=True)))
+        squares, terms_now = jnp.where(leaves, square_left, z.square), jnp.where(leaves, terms_of_left, terms)
+        scores = RowScores(self._of_labels(counts), self._gains_of_row(row, squares, without_row, terms_now))
         label = choose(CollapsedState(state.labels, counts, own), scores)
 
         # The component that the row joins, with the row: the one it left, in another variant, or another one.
-        component, times_after, moves = self.names.components(label), times[self.names.variants(label)], label != before
-        joined = amounts_with(
-            _amounts_of_each(without_row, component), _of_each(squares, component), times_after, whole
-        )
-        joins = self._component_numbers == component
+        new, times_after, moves = self.names.components(label), times[self.names.variants(label)], label != before
+        joined = update_amounts(pick_amounts(without_row, new), pick_component(squares, new), times_after, whole)
+        joins = self._component_numbers == new
         arrives, departs = joins & moves, leaves & moves
 
-        def stored(joined: Array, left: Array, old: Array) -> Array:
+        def stored(of_joined: Array, of_left: Array, of_all: Array) -> Array:
             """Return the numbers of all components, with those of the components that the row has left and joined."""
-            return jnp.where(arrives, joined, jnp.where(departs, left, old))
+            return jnp.where(arrives, of_joined, jnp.where(departs, of_left, of_all))
 
+        # Both changes of the matrices at once. They partly cancel where the component stays and its variant changes.
         more = arrives * times_after - departs * times_before
         inverse = subtract_square(own.inverse, more / (1 + more * z.square), z.along)
         inverse = replace_inverses(inverse, departs & ~joins & (counts < 0.5), empty.inverse)
         degrees, count, log_determinant = (stored(*each) for each in zip(joined, left, own[:3], strict=True))
         natural = Inverses(degrees, count, log_determinant, inverse)
-        kept = stored(self.kept_for_scores(joined), kept_of_left, kept)
+        terms = stored(self.score_terms(joined), terms_of_left, terms)
         labels = jax.lax.dynamic_update_index_in_dim(state.labels, label, row, 0)
-        return CollapsedState(labels, counts + joins, natural), kept
+        return CollapsedState(labels, counts + joins, natural), terms
 
     def score_row(
         self, state: CollapsedState, row: Int[Array, ""], normaliser: Float[Array, "component particle"]
@@ -195,7 +187,10 @@ class FullCovarianceChain(CollapsedMixtureChain):
         row: the index of the row.
         normaliser: the log normaliser of each component's posterior, nats.
         """
-        return self._score_row(state, direction(state.natural, self._as_float(self.points)[row]), row, normaliser)
+        own: Inverses = state.natural
+        z = direction(own, self._as_float(self.points)[row])
+        scores = RowScores(self._of_labels(state.counts), self._gains_of_row(row, z.square, own, self.score_terms(own)))
+        return Joining(scores, z, self.names.in_all_variants(normaliser) + scores.of_row)
 
     def add_row(
         self, state: CollapsedState, row: Int[Array, ""], labels: Int[Array, " particle"], natural: Direction
@@ -205,7 +200,12 @@ class FullCovarianceChain(CollapsedMixtureChain):
         row: the index of the row.
         natural: the row's products with each component's inverse matrix, as `score_row` returns them.
         """
-        return self._put_in(state, row, labels, natural, True)
+        joins, times, degrees = self._contribution(row, labels)
+        return CollapsedState(
+            jax.lax.dynamic_update_index_in_dim(state.labels, labels, row, 0),
+            state.counts + joins,
+            add_square(state.natural, natural, times, degrees, times),
+        )
 
     def remove_row(self, state: CollapsedState, row: Int[Array, ""], prior: Any) -> CollapsedState:
         """Return the state with the row taken out of its component. A component left without rows gets the prior
@@ -213,98 +213,47 @@ class FullCovarianceChain(CollapsedMixtureChain):
 
         prior: natural parameters of an empty component.
         """
-        return self._take_out(state, row, self._directions(state, row, prior), prior, True)
-
-    def _directions(self, state: CollapsedState, row: Array, prior: Any) -> Directions:
-        """Return the products of the row with each component's inverse matrix, before and after it leaves its
-        component.
-
-        A component that the row leaves empty has the prior's matrix.
-
-        prior: natural parameters of an empty component.
-        """
-        point = self._as_float(self.points)[row]
-        leaves, times, _ = self._contribution(row, state.labels[row], True)
-        z, alone = direction(state.natural, point), point[:, None, None] / _empty_diagonal(prior)
-        empty = Direction(alone, jnp.tensordot(point, alone, 1))
-        emptied = leaves & (state.counts - leaves < 0.5)
-        after = jax.tree.map(lambda new, old: jnp.where(emptied, new, old), empty, direction_without(z, times))
-        return Directions(z, after)
-
-    def _take_out(self, state: CollapsedState, row: Array, z: Directions, prior: Any, moves: Any) -> CollapsedState:
-        """Return the state without the row, for the particles in which it moves.
-
-        z: the row's products with each component's inverse matrix, before it leaves its component and after.
-        prior: natural parameters of an empty component.
-        moves: whether the row moves, (particle,) or True.
-        """
-        leaves, times, degrees = self._contribution(row, state.labels[row], moves)
-        counts = state.counts - leaves
-        natural = add_square(state.natural, z.before, -times, -degrees, -times)
+        leaves, times, degrees = self._contribution(row, state.labels[row])
+        counts, z = state.counts - leaves, direction(state.natural, self._as_float(self.points)[row])
+        natural = add_square(state.natural, z, -times, -degrees, -times)
         natural = replace_empty(natural, leaves & (counts < 0.5), _empty_inverses(prior))
         return CollapsedState(state.labels, counts, natural)
 
-    def _put_in(self, state: CollapsedState, row: Array, labels: Array, z: Direction, moves: Any) -> CollapsedState:
-        """Return the state with the row, which is in no component, added under the given labels where it moves.
-
-        z: the row's products with the inverse matrices of the components without it.
-        moves: whether the row moves, (particle,) or True.
-        """
-        joins, times, degrees = self._contribution(row, labels, moves)
-        return CollapsedState(
-            jax.lax.dynamic_update_index_in_dim(state.labels, labels, row, 0),
-            state.counts + joins,
-            add_square(state.natural, z, times, degrees, times),
-        )
-
-    def _score_row(self, without_row: CollapsedState, z: Direction, row: Array, normaliser: Array) -> Joining:
-        """Return the scores of the row for each label, nats, given the components without it.
-
-        without_row: the state without the row.
-        z: the row's products with each component's inverse matrix.
-        normaliser: the log normaliser of each component's posterior, nats.
-        """
-        own: Inverses = without_row.natural
-        of_row = self._gains_of_row(row, z.square, own, self.kept_for_scores(own))
-        scores = RowScores(self._of_labels(without_row.counts), of_row)
-        return Joining(scores, z, self.names.in_all_variants(normaliser) + of_row)
-
     def _gains_of_row(
-        self, row: Array, squares: Array, own: Inverses | Amounts, kept: Array
+        self, row: Array, squares: Array, own: Inverses | Amounts, terms: Array
     ) -> Float[Array, "label particle"]:
         """Return the gains of a row, A(λ + S_k + s_v(row)) − A(λ + S_k) + log h_v(row) − log h(row), nats.
 
         row: the index of the row, which is in no component.
         squares: zᵀN⁻¹z of the row with each component, (component, particle).
-        own: the components without the row. kept: their `kept_for_scores`, (component, particle).
+        own: the components without the row.
+        terms: their `score_terms`, (component, particle).
         """
         n_dims = self.points.shape[1] - 1
         whole = self._as_float(self.increments.half_log_determinant)[row, 0]
         times = self._as_float(self.increments.negative_half_square)[row][:, None]
-        # log(1 + x) and not log1p, which takes three times as long: exact to 1e-16 it is enough here
+        # log1p takes three times as long. The absolute error of log(1 + x), about 1e-16, is small enough.
         of_value = 0.5 * (own.degrees + whole)[:, None] * jnp.log(1 + times * squares[:, None])
-        gains = whole * kept[:, None] - of_value
+        gains = whole * terms[:, None] - of_value
         if self.names.n_variants > 1:  # a row of one variant counts once, or has no cells
             log_count = jnp.log(own.count[:, None] + times) - jnp.log(own.count + 1)[:, None]
             gains = gains + whole * 0.5 * (own.degrees + 1 - n_dims)[:, None] * log_count
         gains = gains.reshape(-1, squares.shape[-1])
-        return gains + jnp.tile(self._as_float(self.tilts)[row], len(kept))[:, None]
+        return gains + jnp.tile(self._as_float(self.tilts)[row], len(terms))[:, None]
 
     def _of_labels(self, counts: Float[Array, "component particle"]) -> Float[Array, "label particle"]:
         """Return log (n_k + a) + log p(v) of every label, (label, particle), nats."""
         log_variants = jnp.tile(self._as_float(self.component.log_variants), self.capacity)[:, None]
         return self.names.in_all_variants(jnp.log(counts + self._concentration())) + log_variants
 
-    def _contribution(self, row: Array, labels: Int[Array, " particle"], moves: Any) -> tuple[Array, Array, Array]:
+    def _contribution(self, row: Array, labels: Int[Array, " particle"]) -> tuple[Array, Array, Array]:
         """Return what the row adds to each component in each particle, under the given labels: three arrays
         (component, particle).
 
-        They say whether the row is there and moves, how many times it counts in the matrix N, and how many degrees of
-        freedom it adds.
-
-        moves: whether the row moves, (particle,) or True.
+        They say whether the row is there, how many times it counts in the matrix N, and how many degrees of freedom it
+        adds.
         """
-        here = (self._component_numbers == self.names.components(labels)) & moves
+        here = self._component_numbers == self.names.components(labels)
         times = self._as_float(self.increments.negative_half_square)[row][self.names.variants(labels)]
         return here, jnp.where(here, times, 0.0), here * self._as_float(self.increments.half_log_determinant)[row, 0]
 
@@ -367,16 +316,16 @@ class FullCovarianceChain(CollapsedMixtureChain):
         return self._as_float(self.prior.half_log_determinant) + (self.points.shape[1] - 1)
 
 
-def _of_each(
+def pick_component(
     leaf: Float[Array, "component particle"], components: Int[Array, " particle"]
 ) -> Float[Array, " particle"]:
-    """Return the number of one component of each particle, (particle,); −1 is the last component."""
+    """Return each particle's entry for the component chosen in it, (particle,); −1 is the last component."""
     return leaf[components, jnp.arange(len(components))]
 
 
-def _amounts_of_each(own: Inverses | Amounts, components: Int[Array, " particle"]) -> Amounts:
-    """Return the amounts of one component of each particle, leaves (particle,)."""
-    return Amounts(*(_of_each(leaf, components) for leaf in own[:3]))
+def pick_amounts(own: Inverses | Amounts, components: Int[Array, " particle"]) -> Amounts:
+    """Return the amounts of the component chosen in each particle, leaves (particle,)."""
+    return Amounts(*(pick_component(leaf, components) for leaf in own[:3]))
 
 
 def _empty_diagonal(prior: NormalWishartStatistics) -> Float[Array, "side one particle"]:

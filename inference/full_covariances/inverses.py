@@ -100,12 +100,13 @@ def direction(inverses: Inverses, z: Float[Array, " side"]) -> Direction:
     return Direction(along, jnp.tensordot(z, along, 1))
 
 
-def amounts_with(
+def update_amounts(
     amounts: Amounts, square: Float[Array, "*#component particle"], times: Array, degrees: Array
 ) -> Amounts:
     """Return the amounts after `times` · zzᵀ is added to each component's matrix (see `add_square`).
 
-    square: zᵀN⁻¹z. times: how often it is added, negative where it is removed; the number of rows grows by as much.
+    square: zᵀN⁻¹z.
+    times: how often it is added, negative where it is removed; the number of rows grows by as much.
     degrees: added to the degrees of freedom.
     """
     log_determinant = amounts.log_determinant + jnp.log1p(times * square)
@@ -154,7 +155,7 @@ def subtract_square(
 
 
 def replace_empty(inverses: Inverses, is_empty: Bool[Array, "component particle"], empty: Inverses) -> Inverses:
-    """Return the inverses with those marked by `here` replaced by `empty`."""
+    """Return the inverses with those marked by `is_empty` replaced by `empty`."""
 
     def pick(new: Array, old: Array) -> Array:
         """Return the new number where a component is empty, else the old one."""
@@ -174,12 +175,3 @@ def replace_inverses(
     return jax.lax.cond(
         is_empty.any(), lambda old, new: jnp.where(is_empty, new, old), lambda old, _: old, inverse, empty
     )
-
-
-def direction_without(z: Direction, times: Float[Array, "component particle"]) -> Direction:
-    """Return the products of z with each component's inverse matrix, after `times` · zzᵀ was taken from the matrix.
-
-    z: the products with the inverse before.
-    """
-    rest = 1 - times * z.square
-    return Direction(z.along / rest, z.square / rest)

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from lvsearch.inference.topics.kernel import Losses
 
 CANDIDATES = 8
-"""The number of pairs of topics that are compared exactly for each topic that goes."""
+"""The number of pairs of topics that are compared exactly for each topic that goes, or at a time."""
 FEWEST_TOKENS = 1e-30
 """The least number of tokens in divisions and logarithms, which takes the place of 0."""
 ALIKE = 2.0
@@ -38,8 +38,8 @@ def merge_topics(counts: Float[np.ndarray, "topic word"], size: int) -> Float[np
     for _ in range(len(counts) - size):
         number = min(CANDIDATES, bounds.size - 1)
         rows, columns = np.unravel_index(np.argpartition(bounds, number, axis=None)[:number], bounds.shape)
-        remaining = bounds[rows, columns] < np.inf
-        rows, columns = rows[remaining], columns[remaining]
+        is_open = bounds[rows, columns] < np.inf
+        rows, columns = rows[is_open], columns[is_open]
         cheapest = np.argmin(_merger_costs(counts, own, rows, columns))
         kept, gone = int(rows[cheapest]), int(columns[cheapest])
         counts[kept] += counts[gone]
@@ -103,7 +103,7 @@ def closest_pairs(
 def _pairs_by_bound(
     counts: Float[np.ndarray, "topic word"],
 ) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"], Float[np.ndarray, " pair"]]:
-    """Return all pairs of topics, as two arrays, and the lower bound on the cost of each merger, which rises, nats."""
+    """Return all pairs of topics, as two arrays, and lower bounds on the costs of their mergers, nats, lowest first."""
     firsts, seconds = np.triu_indices(len(counts), 1)
     totals, roots = counts.sum(1), _roots(counts)
     bounds = _cost_bounds(totals, roots, totals, roots)[firsts, seconds]
@@ -128,11 +128,13 @@ def _cost_bounds(
 
         2 N min(π log 1/π, (1 − π) log 1/(1 − π)) (1 − Σ_w √(β_aw β_bw))
 
-    Word by word the cost is a function of β_aw / β_bw, and so is ½ (√β_aw − √β_bw)², whose sum is 1 − Σ √(β_aw β_bw).
-    Their ratio is least where one of the two is 0, which gives the constant. If all words are like that, and π = ½, the
-    bound is the cost. For alike topics the cost is 1.44 times the bound at π = ½.
+    For each word, the cost divided by ½ (√β_aw − √β_bw)² depends on β_aw / β_bw alone, and 1 − Σ √(β_aw β_bw) is the
+    sum of these squares. It is least where one of the two is 0, which gives the constant. If the topics share no word,
+    and π = ½, the bound is the cost. For alike topics the cost is 1.44 times the bound at π = ½.
 
-    totals, roots: the number of tokens of each topic, and its `_roots`. other_totals, other_roots: those of the others.
+    totals: the number of tokens of each topic.
+    roots: the `_roots` of each topic.
+    other_totals, other_roots: those of the other topics.
     """
     both = np.maximum(totals[:, None] + other_totals, FEWEST_TOKENS)
     parts = (np.maximum(each / both, FEWEST_TOKENS) for each in (totals[:, None], other_totals))
@@ -165,9 +167,13 @@ def alike_pairs(counts: Float[np.ndarray, "topic word"], most: int) -> list[tupl
 
 
 def _disjoint_mergers(counts: Float[np.ndarray, "topic word"], number: int) -> list[tuple[float, tuple[int, int]]]:
-    """Return the pairs of `cheapest_pairs`, each with the cost of its merger in nats before it.
+    """Return the pairs of `cheapest_pairs` as (cost of the merger in nats, pair), the cheapest first.
 
-    The cost of a pair is computed only once its lower bound is the smallest number left, so that hardly any are.
+    Exact costs are computed in order of their lower bounds, `CANDIDATES` at a time, until no bound left is below the
+    least cost known. So hardly any are computed.
+
+    counts: expected word counts of each topic, none negative.
+    number: how many pairs, at most half as many as there are topics.
     """
     firsts, seconds, bounds = _pairs_by_bound(counts)
     own, free = _self_information(counts), np.ones(len(counts), bool)

@@ -561,7 +561,9 @@ about as well as the curve. The reason is a planted corpus of 36 topics, each wo
 FARTHEST = 1 << 14
 """The largest size that is ever looked at, where neither the prior nor a limit ends before."""
 LOOKS = 2
-"""The least number of fits of the most probable size and of the next larger one, where these were measured."""
+"""The least number of fits of the most probable size and of the next larger one, where these were measured and gains
+do not surely fade along a smooth curve.
+"""
 
 
 @dataclass(frozen=True)
@@ -695,9 +697,9 @@ def _size_to_repeat(
 ) -> NextSize | None:
     """Return the size whose gain to measure again, or None if errors no longer decide the answer.
 
-    The most probable size and the next larger one come first, where they were measured, unless gains lie on a smooth
-    curve: there the gains of other sizes show whether a fit lies in a poor mode. Then comes the gain within the 95 %
-    range whose sign is least certain.
+    The most probable size and the next larger one come first, where they were measured, unless gains fade along a
+    smooth curve and cannot end abruptly: there the gains of other sizes show whether a fit lies in a poor mode. Then
+    comes the gain within the 95 % range whose sign is least certain.
 
     curve: the gains measured so far.
     trials: the number of measurements of each size tried, {size: trials}. most_trials: the largest number allowed.
