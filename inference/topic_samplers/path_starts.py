@@ -61,7 +61,13 @@ def factors_of(estimate: Estimate, data: Dataset, topics: Float[np.ndarray, "top
     data: the documents.
     topics: the probability of each word in each topic.
     """
-    proportions = describe_units(estimate.model, estimate, data).representation
+    return log_factors(describe_units(estimate.model, estimate, data).representation, topics)
+
+
+def log_factors(
+    proportions: Float[np.ndarray, "document topic"], topics: Float[np.ndarray, "topic word"]
+) -> GivenFactors:
+    """Return the log factors of q from the documents' proportions and the probability of each word in each topic."""
     return GivenFactors(*(np.log(np.maximum(each, TINY)) for each in (proportions, topics.T)))
 
 

@@ -26,7 +26,7 @@ from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.generators import fold_in, generator, split_key
 from lvsearch.inference.sharding import in_processes, one_after_another
 from lvsearch.inference.topic_samplers.chain import MOST_FROM_PRIOR, CollapsedTopics, collapsed_topics
-from lvsearch.inference.topic_samplers.path_starts import TINY, draw_topics_of_tokens
+from lvsearch.inference.topic_samplers.path_starts import draw_topics_of_tokens, log_factors
 from lvsearch.inference.topic_samplers.splits import TopicSplits
 from lvsearch.inference.topic_samplers.topic_state import GivenFactors, TopicState
 from lvsearch.inference.topics.describing import rough_proportions
@@ -203,11 +203,11 @@ def gain_of_last_topics(
     counts, capacity = counts_of(data), max(LEAST_CAPACITY, *capacity_of(size))
     total, eta = (float(np.sum(each)) for each in model.numbers())
     topics = point_topics(estimate)
-    proportions = rough_proportions(model, estimate, data)
+    factors = log_factors(rough_proportions(model, estimate, data), topics)
     # The topics to merge come first, as `TopicSplits` has them: one of each pair, then the others of the pairs.
     first, second = zip(*cheapest_pairs(_expected_counts(model, estimate), m), strict=True)
     order = np.array([*first, *second, *(k for k in range(n_topics) if k not in {*first, *second})])
-    factors = GivenFactors(*(np.log(np.maximum(each, TINY))[:, order] for each in (proportions, topics.T)))
+    factors = GivenFactors(*(each[:, order] for each in factors))
     larger = collapsed_topics(counts, np.full(n_topics, total / n_topics), eta, capacity, wide=work.wide)
     # The smaller chain keeps K places. The second topic of each pair, merged into the first, does not exist.
     merged_alpha = np.full(n_topics, total / (n_topics - m))

@@ -32,7 +32,7 @@ TOTAL_CONCENTRATION, TOPIC_CONCENTRATION = 5.0, 0.05
 
 
 class Judged(NamedTuple):
-    """What became of the tokens of each group in one sweep, each (group,).
+    """Counts of the tokens of each group in one sweep, each (group,), and whether the group was accepted.
 
     `proposed` counts the tokens that were proposed another topic, `words` those of them whose word was accepted;
     `totals` is True where the group was accepted.

@@ -187,9 +187,8 @@ def test_gains_that_may_end_abruptly_are_measured_again():
     assert step is not None
     assert step.size in OPEN_END  # no further size
     assert 23 <= step.size <= 64
-    assert (
-        next_measured(measured(OPEN_END), dict.fromkeys(OPEN_END, 2), Geometric(0.05), 3, None, first=16) is None
-    )  # 18 times
+    twice = dict.fromkeys(OPEN_END, 2)
+    assert next_measured(measured(OPEN_END), twice, Geometric(0.05), 3, None, first=16) is None  # 18 times, as found
 
 
 def test_on_a_smooth_curve_no_second_fit_is_made_beside_the_answer():
