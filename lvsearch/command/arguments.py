@@ -260,8 +260,8 @@ def _add_documents(data: "argparse._ArgumentGroup", required: bool = True) -> No
         "--texts",
         type=Path,
         metavar="FILE",
-        help="a table (.csv, .tsv, .jsonl, .json, .xlsx, .parquet) with a text in every row; a folder or .zip of .txt "
-        "files; any other file: one document per line; - for standard input; packed files are unpacked",
+        help="a table (.csv, .tsv, .jsonl, .json, .xlsx, .dta, .sav, .parquet) with a text in every row; a folder or "
+        ".zip of .txt files; any other file: one document per line; - for standard input; packed files are unpacked",
     )
     source.add_argument(
         "--corpus",
@@ -320,8 +320,8 @@ def _add_convert(commands: "argparse._SubParsersAction", run: Run) -> None:
         "source",
         type=Path,
         metavar="SOURCE",
-        help="a table (.csv, .tsv, .jsonl, .json, .xlsx, .parquet, .feather, .arrow); .txt, a document per line; a "
-        "folder of .txt files; word counts (.mtx, .mm, .npz, .ldac, .svmlight, docword…, .h5ad, a folder of 10x)",
+        help="a table (.csv, .tsv, .jsonl, .json, .xlsx, .dta, .sav, .parquet, .feather, .arrow); .txt, a document per "
+        "line; a folder of .txt files; word counts (.mtx, .mm, .npz, .ldac, .svmlight, docword…, .h5ad, a 10x folder)",
     )
     add_columns(convert)
     add_cutting(convert)

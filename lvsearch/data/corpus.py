@@ -219,13 +219,14 @@ class Corpus(CountedDocuments):
         ngram_range: tuple[int, int] = (1, 1),
         tokenizer: Tokenizer | None = None,
     ) -> "Corpus":
-        """Read documents from a file, by its ending, or from a folder. Compressed files (.gz, .bz2, .xz, .zip) are
-        unpacked.
+        """Read documents from a file, by its ending, or from a folder. Compressed files (.gz, .bz2, .xz, .zst, .zip)
+        are unpacked.
 
         | ending | what it holds |
         |---|---|
         | .txt | a document per line |
         | .csv, .tsv, .jsonl, .json, .xlsx, .parquet, .feather | a table with columns `text`, `id`, `label`, `keep` |
+        | .dta, .sav | the same from Stata or SPSS; cells are the labels of their numbers |
         | .json, an array of strings | a document per string |
         | none, a folder that `save` or `lv.convert` wrote | a corpus, which stays there: its arrays are memory maps |
         | none, a folder with matrix.mtx, features.tsv, barcodes.tsv | single cells, as 10x Genomics writes them |

@@ -6,6 +6,7 @@ import gzip
 import io
 import lzma
 import os
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
@@ -16,7 +17,32 @@ from typing import IO, Any, TextIO, cast
 from lvsearch.files.untrusted_files import open_ordinary, require_ordinary
 from lvsearch.models.plain_arguments import as_path, shortened_repr
 
-PACKED: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+ZSTANDARD = ".zst"
+
+
+def open_zstandard(path: Path, mode: str) -> Any:
+    """Open a file that Zstandard packed. mode: "rb".
+
+    Raises ValueError if there is no reader: Python has one from 3.14 on, and the package zstandard is one.
+    """
+    try:
+        if sys.version_info >= (3, 14):
+            from compression import zstd as reader
+        else:
+            import zstandard as reader  # pyright: ignore[reportMissingImports] — an extra
+    except ImportError as error:
+        raise ValueError(
+            f"{path}: .zst files need zstandard: pip install 'lvsearch[zstandard]', or unpack it (zstd -d)"
+        ) from error
+    return reader.open(path, mode)
+
+
+PACKED: dict[str, Callable[..., Any]] = {
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+    ".xz": lzma.open,
+    ZSTANDARD: open_zstandard,
+}
 """Endings of files that hold one packed file, and the functions that open them."""
 ZIP = ".zip"
 SIGNATURES = (
@@ -24,7 +50,7 @@ SIGNATURES = (
     (b"\x1f\x8b", "packed by gzip: name it .gz"),
     (b"BZh", "packed by bzip2: name it .bz2"),
     (b"\xfd7zXZ", "packed by xz: name it .xz"),
-    (b"\x28\xb5\x2f\xfd", "packed by Zstandard: unpack it first (zstd -d)"),
+    (b"\x28\xb5\x2f\xfd", "packed by Zstandard: name it .zst"),
     (b"%PDF", "a PDF: take its text out first (pdftotext)"),
     (b"\xd0\xcf\x11\xe0", "an old Office file (.doc, .xls): save it as text, .csv or .xlsx"),
     (b"{\\rtf", "rich text (RTF): save it as plain text"),
@@ -46,6 +72,12 @@ HEAD = 1024
 """The number of bytes in which signs of a file that is no text are looked for."""
 BAD_PACKING = (OSError, EOFError, RuntimeError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 """The exceptions of unpacking. An OSError with a number is the system's own, such as a missing file."""
+
+
+def errors_of_unpacking() -> tuple[type[Exception], ...]:
+    """Return the exceptions of unpacking, those of Zstandard only if its reader was imported."""
+    readers = (sys.modules.get(name) for name in ("zstandard", "compression.zstd"))
+    return (*BAD_PACKING, *(reader.ZstdError for reader in readers if reader is not None))
 
 
 def unpacked_name(path: str | os.PathLike[str]) -> str:
@@ -86,7 +118,8 @@ def is_hidden(path: PurePosixPath | Path) -> bool:
 
 @contextmanager
 def open_unpacked(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
-    """Yield a file opened for reading bytes, unpacked if its ending is .gz, .bz2, .xz or .zip (of one file).
+    """Yield a file opened for reading bytes, unpacked if its ending is .gz, .bz2, .xz, .zst or .zip (of
+    one file).
 
     Raises ValueError, also inside the block that reads, for a file that is not packed as its name says, and for a .zip
     of several files.
@@ -108,8 +141,8 @@ def open_unpacked(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
         else:
             with PACKED[ending](path, "rb") as file:
                 yield file
-    except BAD_PACKING as error:
-        kinds = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ZIP: "zip"}
+    except errors_of_unpacking() as error:
+        kinds = {".gz": "gzip", ".bz2": "bzip2", ".xz": "xz", ZSTANDARD: "Zstandard", ZIP: "zip"}
         raise _not_packed(path, error, kinds[ending]) from error
 
 

@@ -24,7 +24,7 @@ from lvsearch.reading.counts import (
 )
 from lvsearch.reading.other_libraries import is_tenx, read_h5ad, read_tenx, tenx_folder
 from lvsearch.tables.frames import Documents, frame_documents
-from lvsearch.tables.table_files import ARROW, EXCEL, JSON, TABLES, json_strings, read_table, table_in
+from lvsearch.tables.table_files import ARROW, BINARY, JSON, TABLES, json_strings, read_table, table_in
 
 LINES = ".txt"
 """The ending of files of text: one document in a folder, or by itself a document per line."""
@@ -154,7 +154,7 @@ def _left_out_notes(files: Sequence[PurePosixPath], why: str) -> Iterator[str]:
         yield f"left out {len(files):,} files that are {why}: {', '.join(map(str, files[:SHOWN]))}{more}"
 
 
-TEXTS = (LINES, *TABLES, *EXCEL, *ARROW)
+TEXTS = (LINES, *TABLES, *BINARY, *ARROW)
 """The endings of files of texts."""
 SVMLIGHT = (".svmlight", ".libsvm", ".svm")
 MATRIX_MARKET = (".mtx", ".mm")

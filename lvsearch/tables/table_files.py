@@ -1,8 +1,10 @@
-"""Read files that hold a table with a text in every row: delimited, JSON, Excel, Parquet and Arrow."""
+"""Read files that hold a table with a text in every row: delimited, JSON, Excel, Stata, SPSS, Parquet and Arrow."""
 
 import io
 import json
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +32,10 @@ from lvsearch.tables.frames import columns_in_words, frame_of_arrow, has_column
 ARROW = (".parquet", ".feather", ".arrow")
 """The endings of tables that pyarrow reads."""
 EXCEL = (".xlsx", ".xlsm")
+STATA, SPSS = ".dta", ".sav"
+"""The endings of data sets of two statistics programs, whose numbers may have labels."""
+BINARY = (*EXCEL, STATA, SPSS)
+"""The endings of tables of office and statistics programs."""
 DELIMITED = (".csv", ".tsv")
 JSON_LINES = (".jsonl", ".ndjson")
 """The endings of files with a JSON object on every line."""
@@ -49,7 +55,7 @@ def read_table(path: str | os.PathLike[str], ending: str, text: Any, id: Any, la
     """Read a table from a file, by the reader for its ending.
 
     path: the file
-    ending: one of `TABLES`, `EXCEL` or `ARROW`
+    ending: one of `TABLES`, `BINARY` or `ARROW`
     text: the column of texts
     id, label: the columns of names and classes, or None
     encoding: the encoding of text files
@@ -62,6 +68,8 @@ def read_table(path: str | os.PathLike[str], ending: str, text: Any, id: Any, la
         return TableFile(read_arrow(path, text, id))
     if ending in EXCEL:
         return read_excel(path, text, id)
+    if ending in (STATA, SPSS):
+        return read_labelled(path, ending, text, id)
     table = table_in(read_text(path, encoding), path, ending, text, id, label)
     ends = line_end_notes(path, encoding, len(table.frame.columns)) if ending in DELIMITED else ()
     return table._replace(notes=(*table.notes, *ends))
@@ -239,7 +247,7 @@ def json_record(line: str, name: Any, number: int) -> dict[str, Any]:
     return record
 
 
-# -- Excel, Parquet, Arrow ----------------------------------------------------------------------------------------
+# -- Excel, Stata, SPSS, Parquet, Arrow ---------------------------------------------------------------------------
 
 
 def read_excel(path: str | os.PathLike[str], text: Any, id: Any = None) -> TableFile:
@@ -273,6 +281,43 @@ def read_excel(path: str | os.PathLike[str], text: Any, id: Any = None) -> Table
         if column is not None:
             frame[column] = ["" if pd.isna(cell) else str(cell) for cell in frame[column]]
     return TableFile(frame, notes)
+
+
+def read_labelled(path: str | os.PathLike[str], ending: str, text: Any, id: Any = None) -> TableFile:
+    """Read a data set of Stata or SPSS. Where numbers of a column have labels, its cells are these. A missing text is
+    an empty one.
+
+    path: the file
+    ending: `STATA` or `SPSS`
+    text, id: the columns of texts and of their names
+
+    Raises:
+        ValueError: no such columns (the existing ones are named); no such data set; pyreadstat, which reads SPSS, is
+            not installed.
+    """
+    program = "Stata" if ending == STATA else "SPSS"
+    try:
+        with open_unpacked(path) as file:
+            if ending == STATA:
+                frame = pd.read_stata(io.BytesIO(file.read()))
+            else:
+                with tempfile.NamedTemporaryFile(suffix=SPSS) as copy:  # pyreadstat reads files alone
+                    shutil.copyfileobj(file, copy)
+                    copy.flush()
+                    frame = pd.read_spss(copy.name)
+    except ImportError as error:
+        raise ValueError(
+            f"{path}: SPSS files need pyreadstat: pip install 'lvsearch[spss]', or save it as .csv"
+        ) from error
+    except Exception as error:  # pyreadstat and pandas raise errors of many kinds for files that are none
+        if isinstance(error, FileNotFoundError):
+            raise
+        raise ValueError(f"{path}: {one_line(error)}; expected a data set of {program} ({ending})") from error
+    require_columns(frame.columns, path, text, id)
+    labelled = [name for name in frame.columns if isinstance(frame[name].dtype, pd.CategoricalDtype)]
+    frame = frame.astype(dict.fromkeys(labelled, object))
+    notes = (f"cells are the labels of their numbers: {columns_in_words(labelled)}",) if labelled else ()
+    return TableFile(fill_empty_texts(frame, text), notes)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import gzip
 import json
 import re
 import shutil
+import sys
 import unicodedata
 from argparse import Namespace
 from pathlib import Path
@@ -408,6 +409,99 @@ def test_an_excel_file_without_its_reader(monkeypatch):
     corpus = lv.Corpus.open(CASES / "book.xlsx", text="text", id="id")
     assert corpus.document_names == ("7", "8")
     assert corpus.notes[0] == "the first sheet, 'one', was read, and left out 'two'"
+
+
+ANSWERS = pd.DataFrame(
+    {
+        "text": ["apple pear", None, "tin zinc"],
+        "who": ["007", "NA", "x"],
+        "sex": [1, 2, 1],
+        "age": [30.0, np.nan, 51.0],
+    }
+)
+LABELS = {1: "woman", 2: "man"}
+
+
+@pytest.mark.parametrize("packed", ["", ".gz"])
+def test_a_data_set_of_stata(packed, tmp_path):
+    """Numbers with labels are these; a missing text is empty, and a missing number missing."""
+    plain, path = tmp_path / "plain.dta", tmp_path / f"survey.dta{packed}"
+    ANSWERS.fillna({"text": ""}).to_stata(plain, write_index=False, version=118, value_labels={"sex": LABELS})
+    path.write_bytes(gzip.compress(plain.read_bytes()) if packed else plain.read_bytes())
+    corpus = both(path, ("--text-column", "text"), text="text")
+    check_answers(corpus)
+    by_sex = lv.Corpus.open(path, text="text", id="who", label="sex")
+    assert by_sex.document_labels == ("woman", "man", "woman")
+    assert by_sex.document_names == ("007", "NA", "x")
+    assert lv.Corpus.open(lv.convert(path, tmp_path / "kept", text="text")) == corpus
+
+
+def check_answers(corpus):
+    """Every cell of ANSWERS is where it belongs, and a note says which cells are labels."""
+    assert corpus.vocabulary == ("apple", "pear", "tin", "zinc")
+    assert_array_equal(corpus.counts.sum(1), [2, 0, 2])
+    assert corpus.metadata["sex"].tolist() == ["woman", "man", "woman"]
+    assert_array_equal(corpus.metadata["age"], [30.0, np.nan, 51.0])
+    assert "cells are the labels of their numbers: 'sex'" in corpus.notes
+
+
+@pytest.mark.parametrize("packed", ["", ".gz"])
+def test_a_data_set_of_spss(packed, tmp_path):
+    pyreadstat = pytest.importorskip("pyreadstat")
+    plain, path = tmp_path / "plain.sav", tmp_path / f"survey.sav{packed}"
+    pyreadstat.write_sav(ANSWERS, str(plain), variable_value_labels={"sex": LABELS})
+    path.write_bytes(gzip.compress(plain.read_bytes()) if packed else plain.read_bytes())
+    check_answers(lv.Corpus.open(path, text="text"))
+
+
+def test_a_data_set_of_spss_without_its_reader(monkeypatch, tmp_path):
+    def missing(*_, **__):
+        raise ImportError("Missing optional dependency 'pyreadstat'")
+
+    path = tmp_path / "survey.sav"
+    path.write_bytes(b"$FL2@(#)")
+    monkeypatch.setattr(pd, "read_spss", missing)
+    with pytest.raises(ValueError, match=r"survey.sav: SPSS files need pyreadstat: pip install 'lvsearch\[spss\]'"):
+        lv.Corpus.open(path, text="text")
+    monkeypatch.setattr(pd, "read_spss", lambda path: ANSWERS.astype({"sex": "category"}).assign(read=len(path) > 0))
+    assert lv.Corpus.open(path, text="text").metadata["age"].tolist()[0] == 30
+
+
+@pytest.mark.parametrize(("name", "program"), [("x.dta", "Stata"), ("x.sav", "SPSS")])
+def test_what_is_no_data_set_is_refused(name, program, tmp_path, monkeypatch):
+    path = tmp_path / name
+    path.write_bytes(b"text,id\napple,1\n")
+
+    def refuse(path):
+        raise RuntimeError("Invalid file, or file has unsupported features")
+
+    monkeypatch.setattr(pd, "read_spss", refuse)
+    with pytest.raises(ValueError, match=f"{name}: .*; expected a data set of {program}"):
+        lv.Corpus.open(path, text="text")
+    ANSWERS[["age"]].to_stata(tmp_path / "numbers.dta", write_index=False)
+    with pytest.raises(ValueError, match=r"got text='text' .*, expected one of its columns: 'age'"):
+        lv.Corpus.open(tmp_path / "numbers.dta", text="text")
+
+
+def test_a_file_packed_by_zstandard(tmp_path):
+    zstandard = pytest.importorskip("zstandard")
+    path = tmp_path / "docs.csv.zst"
+    path.write_bytes(zstandard.compress(b"text\napple pear\ntin zinc\n"))
+    assert len(both(path, ("--text-column", "text"), text="text")) == 2
+    path.write_bytes(b"text\napple pear\n")
+    with pytest.raises(ValueError, match="expected a file written by Zstandard, as its name says"):
+        lv.Corpus.open(path, text="text")
+
+
+def test_a_file_packed_by_zstandard_without_its_reader(tmp_path, monkeypatch):
+    for name in ("zstandard", "compression.zstd", "compression"):
+        monkeypatch.setitem(sys.modules, name, None)
+    path = tmp_path / "docs.txt.zst"
+    path.write_bytes(b"\x28\xb5\x2f\xfd")
+    with pytest.raises(
+        ValueError, match=r"docs.txt.zst: .zst files need zstandard: pip install 'lvsearch\[zstandard\]'"
+    ):
+        lv.Corpus.open(path)
 
 
 FOREIGN = {
