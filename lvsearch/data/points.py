@@ -201,7 +201,7 @@ class Points(Data):
         """Make points of a data frame of answers: every category of a column becomes a column of 0 and 1,
         "name=category".
 
-        Use it with `lv.models.CategoricalComponents.from_columns(points.columns)`, the latent class model.
+        Use it with `lv.models.CategoricalComponents.from_columns(points)`, the latent class model.
 
         frame: a data frame with a column for each question. Its index, unless the default one, names the rows. The
             categories are those of a pandas Categorical, in its order, else the values that occur, sorted. So new data

@@ -4,6 +4,7 @@ Hyper-parameters, rows and kinds of components are checked, with errors that say
 computes the shift and the scale of the coordinates that Gaussian components share, and `standardised` applies them.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import jax.numpy as jnp
@@ -13,7 +14,7 @@ from jaxtyping import Array, Float
 from lvsearch.models.components.component import Component
 from lvsearch.models.contract import HyperparameterArray, hyperparameter, is_known_false
 from lvsearch.models.hyperpriors import GammaPrior, positive_or_gamma_prior
-from lvsearch.models.plain_arguments import numbers
+from lvsearch.models.plain_arguments import numbers, shortened_repr
 from lvsearch.models.units import Row
 
 
@@ -151,6 +152,20 @@ def required_component(given: object, name: str = "components") -> Component:
             "FactorAnalyzerMixture(components) is their mixture"
         )
     return given
+
+
+def column_names(columns: Any) -> list[str]:
+    """Return the names of columns that are given as names, or as a table that has them, such as `lv.Points`.
+
+    Raises ValueError for anything else, and for a single name.
+    """
+    names = getattr(columns, "columns", columns)
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise ValueError(
+            f"got {shortened_repr(columns)}, expected the names of the columns, or a table that has them, such as "
+            "lv.Points"
+        )
+    return list(names)
 
 
 def required_numbers(given: object, name: str = "components") -> Component:

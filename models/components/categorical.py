@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.arguments import positive_parameter, require_counts
+from lvsearch.models.components.arguments import column_names, positive_parameter, require_counts
 from lvsearch.models.components.component import Component
 from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.exponential.simplex import SimplexBlocks
@@ -216,7 +216,7 @@ class CategoricalComponents(ProbabilityComponents):
 
     A row holds its columns one after another as indicators: `categories[j]` cells for column j, one of them 1 and the
     others 0. Where an answer is missing, all cells of its column are. `lv.Points.from_categories(frame)` makes such
-    rows, and `CategoricalComponents.from_columns(points.columns)` the components.
+    rows, and `CategoricalComponents.from_columns(points)` the components.
 
     categories: the number of categories of each column, at least 2.
     concentration: pseudo-counts of every category, positive.
@@ -236,14 +236,16 @@ class CategoricalComponents(ProbabilityComponents):
         self.estimated = estimated
 
     @classmethod
-    def from_columns(cls, columns: Sequence[str], concentration: Any = 1.0) -> "CategoricalComponents":
+    def from_columns(cls, columns: Any, concentration: Any = 1.0) -> "CategoricalComponents":
         """Make the components for the columns of `lv.Points.from_categories`, whose names are "name=category".
 
-        columns: the names of all columns. Neighbours with one name before "=" are the categories of one column.
+        columns: these points, or the names of all columns. Neighbours with one name before "=" are the categories of
+            one column.
         concentration: pseudo-counts of every category, positive.
 
         Raises ValueError for a column without "=".
         """
+        columns = column_names(columns)
         for column in columns:
             if question_of(column) is None:
                 raise ValueError(f'got the column {column!r}, expected "name=category": see lv.Points.from_categories')

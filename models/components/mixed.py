@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from lvsearch.models.components.arguments import required_numbers
+from lvsearch.models.components.arguments import column_names, required_numbers
 from lvsearch.models.components.categorical import CategoricalComponents, number_name, question_of
 from lvsearch.models.components.component import Component
 from lvsearch.models.components.diagonal import DiagonalComponents
@@ -151,15 +151,16 @@ class MixedComponents(Component):
             raise ValueError("got parts of which some are estimated, expected all or none")
 
     @classmethod
-    def from_columns(cls, names: Sequence[str], parts: Sequence[tuple[Component, Sequence[str]]]) -> "MixedComponents":
+    def from_columns(cls, names: Any, parts: Sequence[tuple[Component, Sequence[str]]]) -> "MixedComponents":
         """Make the components from the names of the columns of `lv.Points`.
 
-        names: the names of all columns.
+        names: these points, or the names of all columns.
         parts: each kind of component with the names of its columns. "sex" stands for the indicators "sex=female",
             "sex=male" too.
 
         Raises ValueError for a name that no column has.
         """
+        names = column_names(names)
         by_name = {name: [number] for number, name in enumerate(names)}
         for number, name in enumerate(names):
             question = question_of(name)

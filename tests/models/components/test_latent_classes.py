@@ -97,7 +97,8 @@ def test_one_class_has_its_exact_evidence():
 def test_a_frame_of_answers_becomes_indicators():
     points = lv.Points.from_categories(ANSWERS, missing="nan")
     assert points.columns == ("smokes=no", "smokes=yes", "party=c", "party=a", "party=b", "party=none")
-    assert CategoricalComponents.from_columns(points.columns).categories == (2, 4)
+    for given in (points.columns, points):
+        assert CategoricalComponents.from_columns(given).categories == (2, 4)
     np.testing.assert_array_equal(points.values[1], [0, 1, 0, 0, 1, 0])
     assert np.isnan(points.values[3, :2]).all()
     assert points.values[3, 2:].tolist() == [0, 1, 0, 0]
@@ -133,6 +134,9 @@ def test_errors_say_what_to_do():
         lv.Points.from_categories(pd.DataFrame({"q": ["a", "a"]}))
     with pytest.raises(ValueError, match=r'expected "name=category"'):
         CategoricalComponents.from_columns(["a"])
+    for given in ("party=a", None):
+        with pytest.raises(ValueError, match="expected the names of the columns, or a table that has them"):
+            CategoricalComponents.from_columns(given)
     with pytest.raises(ValueError, match="at least 2 each"):
         CategoricalComponents((2, 1))
     component = CategoricalComponents((2, 2))

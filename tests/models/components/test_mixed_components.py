@@ -118,7 +118,7 @@ def test_clusters_of_a_mixed_table_are_found_kept_and_read(tmp_path):
         (PoissonComponents(1.0, 0.1), ["visits"]),
         (CategoricalComponents([3]), ["colour"]),
     ]
-    component = MixedComponents.from_columns(points.columns, parts)
+    component = MixedComponents.from_columns(points, parts)
     assert component.columns == ((0, 1), (2,), (3, 4, 5))
     fit = lv.fit(FiniteMixture(component), points, size=3)
     assert adjusted_rand_score(kind, fit.labels()) > 0.9
