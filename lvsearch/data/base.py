@@ -16,7 +16,7 @@ from jaxtyping import Int
 
 from lvsearch.files.plain_text import visible
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.models.plain_arguments import as_list, checked_seed, real_number, whole_number
+from lvsearch.models.plain_arguments import as_list, checked_seed, real_number, shortened_repr, whole_number
 
 D = TypeVar("D", bound="Data")
 
@@ -166,6 +166,35 @@ class Data(ABC):
         """
         rows = self._row_numbers(units)
         return self.part(rows, f"selected {len(rows):,} of {self.n_units:,} {self.nouns.units}")
+
+    def repeated(self: D, counts: Any) -> D:
+        """Return data in which each unit (document, row) occurs as often as `counts` says, copies side by side.
+
+        For tables that list each distinct row once, with how often it was seen. Every fit, evidence and score is that
+        of a table which has the row so often.
+
+        Args:
+            counts: a whole number of at least 0 for each unit, (unit,); 0 leaves the unit out.
+
+        Raises:
+            ValueError: another number of counts; counts that are negative, missing or no whole numbers, such as the
+                weights of a survey, with which no probability of the data goes; 0 for all units.
+        """
+        numbers = np.asarray(counts if isinstance(counts, np.ndarray) else as_list("counts", counts))
+        unit, many = self.nouns.unit, self.nouns.units
+        if numbers.shape != (self.n_units,):
+            raise ValueError(f"got counts of shape {numbers.shape}; expected one for each of {len(self):,} {many}")
+        are_numbers = numbers.dtype.kind in "iuf"
+        if not are_numbers or not np.all(np.isfinite(numbers)) or np.any(numbers < 0) or np.any(numbers % 1):
+            raise ValueError(
+                f"got {shortened_repr(numbers.tolist())}; expected a whole number of at least 0 for each {unit}: how "
+                f"often it was seen. For weights of a survey, draw {many} in proportion to them instead: "
+                "data.select(rng.choice(len(data), len(data), p=weights / weights.sum())), several times, and compare"
+            )
+        rows = np.repeat(np.arange(self.n_units), numbers.astype(np.int64))
+        if not rows.size:
+            raise ValueError(f"got 0 for all {many}; expected at least one {unit} that was seen")
+        return self.part(rows, f"{self.n_units:,} {many} were seen {len(rows):,} times")
 
     def split(self: D, test_fraction: float | int = 0.1, seed: int = 0) -> tuple[D, D]:
         """Split the units at random into (train, test), for example to hold out documents.

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_array_equal
 
+import lvsearch as lv
 from lvsearch.data.corpus import Corpus
 from lvsearch.reading.counts import canonical_counts
 from lvsearch.texts.analyzer import Analyzer
@@ -490,6 +491,34 @@ def test_select_keeps_the_given_order_names_and_labels(corpus):
 def test_select_refuses(corpus, ids, message):
     with pytest.raises(ValueError, match=message):
         corpus.select(ids)
+
+
+@pytest.mark.parametrize("dtype", [int, float, "Int64"])
+def test_repeated_has_every_unit_as_often_as_it_was_seen(corpus, dtype):
+    counts = pd.Series([2, 0, 1, 3], dtype=dtype)
+    assert_array_equal(corpus.repeated(counts).counts.toarray(), np.repeat(COUNTS, [2, 0, 1, 3], axis=0))
+    assert corpus.repeated(counts).notes[-1] == "4 documents were seen 6 times"
+    assert corpus.repeated([1] * 4) == corpus
+    rows, groups = lv.Points.from_array(COUNTS), lv.Groups.from_arrays([COUNTS[:1], COUNTS])
+    assert_array_equal(rows.repeated(counts).values, np.repeat(COUNTS, [2, 0, 1, 3], axis=0))
+    assert groups.repeated([1, 2]).sizes.tolist() == [1, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("counts", "message"),
+    [
+        ([1, 2], r"got counts of shape \(2,\); expected one for each of 4 documents"),
+        ([1, 2, 3, 0.5], "expected a whole number of at least 0 for each document: .* For weights of a survey, draw"),
+        ([1, -1, 1, 1], "expected a whole number of at least 0"),
+        ([1, np.nan, 1, 1], "expected a whole number of at least 0"),
+        (["1", "1", "1", "1"], "expected a whole number of at least 0"),
+        ([0, 0, 0, 0], "got 0 for all documents"),
+        (3, "counts"),
+    ],
+)
+def test_repeated_refuses(corpus, counts, message):
+    with pytest.raises(ValueError, match=message):
+        corpus.repeated(counts)
 
 
 @settings(max_examples=40, deadline=None)
