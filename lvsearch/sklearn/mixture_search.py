@@ -122,6 +122,21 @@ class MixtureSearch(ClusterMixin, RowSearch):
         assert isinstance(best, FittedMixture)  # a fit of a mixture always is one
         return best
 
+    @property
+    def weights_(self) -> np.ndarray:
+        """The expected share of each cluster in new rows, (clusters,) float64."""
+        return self.best_.weights().to_numpy(np.float64)
+
+    @property
+    def means_(self) -> np.ndarray:
+        """The mean of a row in each cluster, (clusters, columns) float64."""
+        return self.best_.means().to_numpy(np.float64)
+
+    @property
+    def covariances_(self) -> np.ndarray:
+        """The covariance of a row in each cluster, (clusters, columns, columns) float64, of any kind of cluster."""
+        return np.stack([each.to_numpy(np.float64) for each in self.best_.covariances().values()])
+
     def predict(self, X: Any) -> np.ndarray:
         """Return the most probable cluster of each row: (rows,) int64."""
         return self._parts(X).argmax(axis=1)

@@ -53,6 +53,15 @@ class TopicSearch(SizeSearch):
         assert isinstance(best, FittedTopics)  # a fit of a topic model always is one
         return best
 
+    @property
+    def components_(self) -> np.ndarray:
+        """The probability of each word in each topic, (topics, words) float64; rows sum to 1.
+
+        `LatentDirichletAllocation` of scikit-learn has pseudo-counts under this name, whose rows have to be normalised.
+        """
+        best = self.best_
+        return best.table(best.model.topic_site).to_numpy(np.float64)
+
     def predict(self, X: Any) -> np.ndarray:
         """Return the topic with the largest share of each document: (documents,) int64."""
         return self._parts(X).argmax(axis=1)

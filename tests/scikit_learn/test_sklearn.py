@@ -120,6 +120,11 @@ def test_topics_in_a_pipeline():
     assert pipeline().predict(TEXTS).tolist() == shares.argmax(axis=1).tolist()
     assert len(set(pipeline().predict(TEXTS)[::2])) == 1  # every other document is of one kind
     assert search.get_feature_names_out().tolist() == ["topic0", "topic1"]
+    np.testing.assert_allclose(search.components_.sum(axis=1), 1, rtol=1e-6)
+    names = words.get_feature_names_out()
+    top = [sorted(names[topic.argsort()[-4:]]) for topic in search.components_]  # as with scikit-learn's own LDA
+    assert sorted(top) == [sorted(kind.split()) for kind in KINDS]
+    assert not hasattr(TopicSearch(), "components_")  # not before `fit`
     found = search.topics(words.get_feature_names_out(), n_words=4)
     assert sorted(sorted(line.split()) for line in found["words"]) == [sorted(kind.split()) for kind in KINDS]
     assert search.topics(n_words=1)["words"].str.startswith("term").all()
@@ -228,6 +233,11 @@ def test_clusters(covariance_type):
     np.testing.assert_allclose(search.score_samples(rows()), density)
     assert search.score(rows()) == pytest.approx(density.mean())
     assert search.score(rows()) > search.score(rows() + 100)
+    found, parts = rows(), [rows()[labels == number] for number in range(3)]
+    np.testing.assert_allclose(search.weights_, [len(part) / len(found) for part in parts], atol=0.03)
+    np.testing.assert_allclose(search.means_, [part.mean(0) for part in parts], atol=1)
+    assert search.covariances_.shape == (3, 2, 2)
+    assert np.all(np.linalg.eigvalsh(search.covariances_) > 0)
     assert search.get_feature_names_out().tolist() == ["component0", "component1", "component2"]
 
 
