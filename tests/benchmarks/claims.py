@@ -125,7 +125,7 @@ CLAIMS = (
         (),
         r"^ *(carcinoma|galaxy|iris|women) ",
         bar="docs/benchmark.md has the same within three standard errors",
-        full_needs=("data:cora", "data:dpmix", "data:ibp", "data:latent_class"),
+        full_needs=("data:cora", "data:dpmix", "data:latent_class"),
         full_minutes=120,
     ),
     Claim(
