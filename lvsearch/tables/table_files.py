@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pandas as pd
 
@@ -299,7 +299,7 @@ def read_labelled(path: str | os.PathLike[str], ending: str, text: Any, id: Any 
     try:
         with open_unpacked(path) as file:
             if ending == STATA:
-                frame = pd.read_stata(io.BytesIO(file.read()))
+                frame = cast(pd.DataFrame, pd.read_stata(io.BytesIO(file.read())))
             else:
                 with tempfile.NamedTemporaryFile(suffix=SPSS) as copy:  # pyreadstat reads files alone
                     shutil.copyfileobj(file, copy)
