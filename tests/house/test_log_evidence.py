@@ -81,15 +81,14 @@ def test_size_1_of_public_data_has_the_closed_form() -> None:
 
 def test_the_page_the_script_and_the_file_have_the_same_problems() -> None:
     page = (ROOT / "docs" / "benchmark.md").read_text(encoding="utf-8")
-    listed = [line.split("`")[1] for line in page.split("## The problems")[1].splitlines() if line.startswith("| `")]
-    assert listed == list(log_evidence.PROBLEMS) == list(dict.fromkeys(FILE["problem"]))
-    columns = [
-        name
-        for line in page.split("## The problems")[0].splitlines()
-        if line.startswith("| `")
-        for name in line.split("|")[1].replace("`", "").replace(",", " ").split()
+    head, problems, *_ = page.split("\n## ")
+    first_cells = [
+        [line.split("|")[1].replace("`", "") for line in part.splitlines() if line.startswith("| `")]
+        for part in (head, problems)
     ]
+    columns, listed = ([name for cell in cells for name in cell.replace(",", " ").split()] for cells in first_cells)
     assert columns == list(FILE.columns)
+    assert listed == list(log_evidence.PROBLEMS) == list(dict.fromkeys(FILE["problem"]))
 
 
 def test_chains_over_partitions_say_the_same() -> None:
