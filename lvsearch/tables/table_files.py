@@ -3,13 +3,13 @@
 import io
 import json
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+import numpy as np
 import pandas as pd
 
 from lvsearch.files.packed_files import open_unpacked, read_text
@@ -295,29 +295,38 @@ def read_labelled(path: str | os.PathLike[str], ending: str, text: Any, id: Any 
         ValueError: no such columns (the existing ones are named); no such data set; pyreadstat, which reads SPSS, is
             not installed.
     """
-    program = "Stata" if ending == STATA else "SPSS"
+    with open_unpacked(path) as file:
+        content = file.read()
     try:
-        with open_unpacked(path) as file:
-            if ending == STATA:
-                frame = cast(pd.DataFrame, pd.read_stata(io.BytesIO(file.read())))
-            else:
-                with tempfile.NamedTemporaryFile(suffix=SPSS) as copy:  # pyreadstat reads files alone
-                    shutil.copyfileobj(file, copy)
-                    copy.flush()
-                    frame = pd.read_spss(copy.name)
+        if ending == STATA:
+            frame = cast(pd.DataFrame, pd.read_stata(io.BytesIO(content)))
+        else:
+            with tempfile.TemporaryDirectory() as folder:  # pyreadstat reads files alone
+                copy = Path(folder) / f"copy{SPSS}"
+                copy.write_bytes(content)
+                frame = pd.read_spss(str(copy))
     except ImportError as error:
         raise ValueError(
             f"{path}: SPSS files need pyreadstat: pip install 'lvsearch[spss]', or save it as .csv"
         ) from error
     except Exception as error:  # pyreadstat and pandas raise errors of many kinds for files that are none
-        if isinstance(error, FileNotFoundError):
-            raise
+        program = "Stata" if ending == STATA else "SPSS"
         raise ValueError(f"{path}: {one_line(error)}; expected a data set of {program} ({ending})") from error
     require_columns(frame.columns, path, text, id)
     labelled = [name for name in frame.columns if isinstance(frame[name].dtype, pd.CategoricalDtype)]
-    frame = frame.astype(dict.fromkeys(labelled, object))
+    # SPSS has no whole numbers, and data frames of Stata none that are missing: the name of row 7 is "7", not "7.0".
+    whole = [name for name in frame.columns if _is_whole(frame[name])]
+    frame = frame.astype(dict.fromkeys(labelled, object) | dict.fromkeys(whole, "Int64"))
     notes = (f"cells are the labels of their numbers: {columns_in_words(labelled)}",) if labelled else ()
     return TableFile(fill_empty_texts(frame, text), notes)
+
+
+def _is_whole(column: pd.Series) -> bool:
+    """Return True for a column of floating-point numbers that are whole, and exact, where they are not missing."""
+    if not pd.api.types.is_float_dtype(column.dtype):
+        return False
+    known = column.dropna().to_numpy(np.float64)
+    return known.size > 0 and bool(np.all((known % 1 == 0) & (np.abs(known) < 2**53)))
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""How many topics do real texts have by default, and do several seeds agree?
+"""Search real texts for their number of topics by default, with several seeds.
 
     python tests/benchmarks/default_topics.py [cora ap nematode] [--seeds 3]
 

@@ -43,7 +43,7 @@ ALONG_TEMPERATURES, ALONG_TOKENS = Effort(1000, 4, 32), Effort(1000, 2, 8)
 PRECISE, SWEEPS = 0.005, 1024
 """The Monte Carlo error that is asked of the chains over partitions, and the most sweeps that they make for it."""
 LEAST_PROBABILITY = 0.01
-"""Of sizes that are less probable, chains over partitions say nothing: they visit them too rarely."""
+"""Chains over partitions say nothing of sizes that are less probable: they visit them too rarely."""
 LEAST_ERROR = 0.001
 """The standard error of an evidence that is known in closed form, for rounding."""
 
@@ -54,7 +54,7 @@ class Problem:
 
     | field | meaning |
     |---|---|
-    | `data` | returns the rows, documents or sequences |
+    | `data` | returns the rows or documents |
     | `model` | the model |
     | `largest` | the largest number of components; of row clusters and of column clusters |
     | `work` | the length and the number of the paths |

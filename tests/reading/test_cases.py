@@ -417,6 +417,7 @@ ANSWERS = pd.DataFrame(
         "who": ["007", "NA", "x"],
         "sex": [1, 2, 1],
         "age": [30.0, np.nan, 51.0],
+        "number": [7.0, 8.0, 9.0],
     }
 )
 LABELS = {1: "woman", 2: "man"}
@@ -430,6 +431,7 @@ def test_a_data_set_of_stata(packed, tmp_path):
     path.write_bytes(gzip.compress(plain.read_bytes()) if packed else plain.read_bytes())
     corpus = both(path, ("--text-column", "text"), text="text")
     check_answers(corpus)
+    assert lv.Corpus.open(path, text="text", id="number").document_names == ("7", "8", "9")
     by_sex = lv.Corpus.open(path, text="text", id="who", label="sex")
     assert by_sex.document_labels == ("woman", "man", "woman")
     assert by_sex.document_names == ("007", "NA", "x")
@@ -442,6 +444,7 @@ def check_answers(corpus):
     assert_array_equal(corpus.counts.sum(1), [2, 0, 2])
     assert corpus.metadata["sex"].tolist() == ["woman", "man", "woman"]
     assert_array_equal(corpus.metadata["age"], [30.0, np.nan, 51.0])
+    assert corpus.metadata["number"].tolist() == [7, 8, 9]
     assert "cells are the labels of their numbers: 'sex'" in corpus.notes
 
 
@@ -452,6 +455,7 @@ def test_a_data_set_of_spss(packed, tmp_path):
     pyreadstat.write_sav(ANSWERS, str(plain), variable_value_labels={"sex": LABELS})
     path.write_bytes(gzip.compress(plain.read_bytes()) if packed else plain.read_bytes())
     check_answers(lv.Corpus.open(path, text="text"))
+    assert lv.Corpus.open(path, text="text", id="number").document_names == ("7", "8", "9")
 
 
 def test_a_data_set_of_spss_without_its_reader(monkeypatch, tmp_path):
