@@ -315,7 +315,7 @@ def read_labelled(path: str | os.PathLike[str], ending: str, text: Any, id: Any 
     require_columns(frame.columns, path, text, id)
     labelled = [name for name in frame.columns if isinstance(frame[name].dtype, pd.CategoricalDtype)]
     # SPSS has no whole numbers, and data frames of Stata none that are missing: the name of row 7 is "7", not "7.0".
-    whole = [name for name in frame.columns if _is_whole(frame[name])]
+    whole = [name for name, column in frame.items() if _is_whole(column)]
     frame = frame.astype(dict.fromkeys(labelled, object) | dict.fromkeys(whole, "Int64"))
     notes = (f"cells are the labels of their numbers: {columns_in_words(labelled)}",) if labelled else ()
     return TableFile(fill_empty_texts(frame, text), notes)
