@@ -62,7 +62,8 @@ gc.set_threshold(100_000, 20, 50)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--slow", action="store_true", help="also run the tests marked slow")
+    parser.addoption("--thorough", action="store_true", help="also run the tests marked thorough")
+    parser.addoption("--slow", action="store_true", help="run every test: also those marked thorough or slow")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -74,12 +75,16 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.stem not in LONGEST)  # the rest stays in its order
-    if config.getoption("--slow") or "slow" in (config.getoption("-m") or ""):
+    marks = config.getoption("-m") or ""
+    if config.getoption("--slow") or "slow" in marks:
         return
-    skip = pytest.mark.skip(reason="slow tier: run with --slow, or -m slow for it alone")
+    skips = {"slow": "slow tier: run with --slow, or -m slow for it alone"}
+    if not config.getoption("--thorough") and "thorough" not in marks:
+        skips["thorough"] = "thorough tier: run with --thorough, or -m thorough for it alone"
     for item in items:
-        if "slow" in item.keywords:
-            item.add_marker(skip)
+        for tier, reason in skips.items():
+            if tier in item.keywords:
+                item.add_marker(pytest.mark.skip(reason=reason))
 
 
 @pytest.fixture(scope="session", autouse=True)

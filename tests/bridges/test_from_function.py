@@ -146,6 +146,7 @@ def coverage(n_searches: int, sd: float) -> np.ndarray:
     return np.concatenate(held).mean(0)
 
 
+@pytest.mark.thorough
 def test_errors_of_noisy_functions_hold_the_truth():
     half, most = coverage(8, 0.5)
     assert 0.3 < half < 0.8

@@ -117,6 +117,7 @@ def test_the_same_posterior_as_the_built_in():
 # ── searching ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 def test_a_search_masks_and_reports_what_fails():
     """One program serves the sizes of a capacity; a size whose model has no number is told, and the search goes on.
     Rows of one level, a sum of `size` standard normals, are normal together."""
@@ -261,6 +262,7 @@ ROWS = np.array([0.3, -1.2, 2.0, 0.7])
 HOLED = np.array([0.3, np.nan, 2.0, 0.7])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("observe", "data", "same", "as_data"),
     [

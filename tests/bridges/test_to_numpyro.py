@@ -27,6 +27,7 @@ def exact_posterior() -> NormalWishartStatistics:
     )
 
 
+@pytest.mark.thorough
 def test_density_is_evidence_times_posterior(float64):
     """log p(θ, data) − log p(θ | data) is the exact evidence, at any θ: full covariance, one component."""
     model = lv.to_numpyro(lv.models.FiniteMixture(FULL), ROWS, 1)

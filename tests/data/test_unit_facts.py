@@ -59,6 +59,7 @@ def test_nothing_is_said_of_models_without_a_unit():
     assert unit_facts(kinds.LDA(), corpus) == ()
 
 
+@pytest.mark.thorough
 def test_cards_of_fits_and_searches_say_it():
     values = 50 * np.repeat([[-1.0, 0.0], [1.0, 0.0]], 6, axis=0) + ROWS[:12]
     fit = lv.fit(kinds.FiniteMixture(), values, size=2)

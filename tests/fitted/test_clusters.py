@@ -28,6 +28,7 @@ def fitted(kind=lv.models.DiagonalComponents, size=2):
     return lv.fit(lv.models.FiniteMixture(components), frame, size=size, seed=0, starts=3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "kind",
     [lv.models.DiagonalComponents, pytest.param(lv.models.FullCovarianceComponents, marks=pytest.mark.slow)],
@@ -171,6 +172,7 @@ def test_other_models_do_not_offer_clusters():
     assert "topics" not in dir(fitted())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("categorical", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_rows_of_answers_do_not_lie_in_one_dot_and_empty_components_are_counted(categorical):
     """40 rows were two dots, under the title "2 components" of a fit of 3."""

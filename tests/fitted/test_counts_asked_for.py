@@ -87,6 +87,7 @@ def test_numbers_of_topics_and_documents_that_there_are_not_are_refused(wrong: A
             call(wrong)
 
 
+@pytest.mark.thorough
 def test_columns_that_are_called_like_those_of_samples_are_kept() -> None:
     """Drawn rows of clusters have a column `component` beside those of the data."""
     mixture = lv.fit(*cases()["mixture"], size=2)

@@ -22,6 +22,7 @@ def plain_score(name: str) -> float:
     return lv.fit(model, data, size=2, seed=0).score(data)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize(
     "option",

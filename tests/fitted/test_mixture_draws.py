@@ -203,6 +203,7 @@ def draws_of_search(kind: Any = DIAGONAL) -> MixtureDraws:
     return searched(kind).draws(300)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("kind", "width"), [(DIAGONAL, "rate"), pytest.param(FULL, "spread", marks=pytest.mark.slow)])
 def test_draws_have_everything(kind: Any, width: str):
     draws = draws_of_search(kind)
@@ -236,6 +237,7 @@ def test_draws_have_everything(kind: Any, width: str):
     np.testing.assert_allclose(shares, expected, atol=0.05)
 
 
+@pytest.mark.thorough
 def test_a_saved_search_has_the_same_draws(tmp_path):
     searched().save(tmp_path / "saved")
     loaded = lv.load(tmp_path / "saved")
@@ -261,6 +263,7 @@ def test_damaged_draws_are_refused(damage: str):
         decode_progress(entry, arrays)
 
 
+@pytest.mark.thorough
 def test_draws_of_folders_without_hyperparameters_are_refused():
     chains = searched().state.partitions
     assert chains is not None
@@ -397,6 +400,7 @@ def test_counts_have_probabilities_of_whole_numbers():
         replace(draws, model=lv.models.FiniteMixture(lv.models.MultinomialComponents())).density()
 
 
+@pytest.mark.thorough
 def test_one_number_of_components_can_be_asked_for():
     only_three = lv.sizes.Table([0.0, 0.0, 1.0, 0.0])
     model = lv.models.FiniteMixture(DIAGONAL.scaled_to(table_of_two_groups()))

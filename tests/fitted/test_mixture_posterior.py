@@ -8,6 +8,7 @@ import lvsearch as lv
 from lvsearch.inference.allocation_chains.run import AllocationRun
 
 
+@pytest.mark.thorough
 def test_clusters_are_counted_and_the_answer_is_read() -> None:
     rows = cases.clusters()
     model = lv.models.FiniteMixture(lv.models.DiagonalComponents.scaled_to(rows))

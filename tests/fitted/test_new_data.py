@@ -66,6 +66,7 @@ def full() -> Any:
     return lv.fit(BAD["full"][0], NUMBERS, size=2)
 
 
+@pytest.mark.thorough
 def test_the_message_counts_rows_as_the_data_do(full: Any) -> None:
     """Many rows are cut into batches, in which a row has another number than in the data."""
     values = np.zeros((5000, 2))

@@ -201,6 +201,7 @@ def test_every_process_has_the_exact_posterior(problem):
 # ── what mean field says, and what a search says ────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 def test_the_answer_of_a_fit_is_the_samplers():
     """Seven rows for which q is sure of two components (.87) and their probability is .22."""
     rows = np.array([0.0, 0.3, -0.2, 1.4, 1.9, 1.6, 3.1])[:, None]

@@ -157,6 +157,7 @@ def found() -> lv.SearchResult:
     return lv.search(lv.models.FiniteMixture(), rows, max_size=2, seed=0, progress=False)
 
 
+@pytest.mark.thorough
 def test_a_search_says_which_rows_belong_together(found: lv.SearchResult, tmp_path):
     partition, pairs = found.partition(), found.coclustering()
     assert partition.is_settled
@@ -197,6 +198,7 @@ def test_rows_of_a_cluster_that_are_often_together_stand_side_by_side():
     assert order[6:].tolist() == [6, 7]
 
 
+@pytest.mark.thorough
 def test_where_no_partitions_were_drawn_it_says_what_to_do(found: lv.SearchResult):
     with pytest.raises(ValueError, match=r"got no draws of partitions.*search again with this prior"):
         found.with_prior(lv.sizes.Poisson(2)).coclustering()

@@ -100,6 +100,7 @@ def test_updates_climb_to_what_the_engine_calls_the_bound(model, data, size):
     np.testing.assert_allclose(bounds[-1], of_engine, rtol=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "components",
     [
@@ -131,6 +132,7 @@ def test_derivatives_agree_with_finite_differences(float64, two_groups, componen
             np.testing.assert_allclose(each[:, which], expected, rtol=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "components",
     [KnownCovarianceComponents(1.0), pytest.param(DiagonalComponents(), marks=pytest.mark.slow)],
@@ -150,6 +152,7 @@ def test_many_fits_side_by_side_are_those_one_by_one(two_groups, components):
     np.testing.assert_allclose(many, [[one(key, values) for key in keys] for values in sets], rtol=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "model",
     [pytest.param(FiniteMixture(), marks=pytest.mark.slow), IndependentNormalMixture(scale=4.0)],
@@ -186,6 +189,7 @@ def test_sizes_side_by_side_in_one_program(two_groups):
     np.testing.assert_allclose(together, [bound(size, None) for size in (1, 2, 3)], rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_a_new_model_of_one_shape_is_not_traced_anew(two_groups):
     batch, extents = functional.batch_of(FiniteMixture(), two_groups)
     vb = functional.mean_field(2, extents)
@@ -201,6 +205,7 @@ def test_a_new_model_of_one_shape_is_not_traced_anew(two_groups):
     assert len(set(values)) == 3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("model", "data"), [pytest.param(LDA, COUNTS, marks=pytest.mark.slow), (bernoulli(), BITS)], ids=["LDA", "mixture"]
 )
@@ -228,6 +233,7 @@ def test_density_is_that_of_the_conjugate_posterior():
     np.testing.assert_allclose(jax.jit(density.log_density)(position), by_hand.sum(), rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_annealed_evidence_and_its_slope_in_the_data_are_those_of_all_partitions(float64):
     """Components of known covariance; both ends have one slope."""
     values, pseudo_count, step = np.array([[0.4], [-1.2], [2.1], [0.9], [-0.6]]), 0.5, 1e-5

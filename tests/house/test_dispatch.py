@@ -58,6 +58,7 @@ def trees() -> list[ast.Module]:
     return [ast.parse(path.read_text(encoding="utf-8")) for _, path in FILES]
 
 
+@pytest.mark.thorough
 def test_a_default_raises_or_is_right_by_definition():
     found = {function.name: raises(function) for tree in trees() for function in dispatched(tree)}
     assert len(found) > 20

@@ -42,6 +42,7 @@ def loaded_after(*statements: str) -> list[list[str]]:
     return [line.split() for line in done.stdout.splitlines()]
 
 
+@pytest.mark.thorough
 def test_import_loads_nothing_heavy_and_starts_no_device():
     """And the checker is checked: a text cut into words needs scikit-learn, an array needs a device."""
     imported, used = loaded_after(

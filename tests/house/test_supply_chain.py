@@ -48,6 +48,7 @@ def guarded(statement: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
 
 
+@pytest.mark.thorough
 def test_neither_import_nor_search_uses_a_network():
     done = guarded(RUN)
     assert (done.returncode, done.stdout.strip()) == (0, "done"), done.stderr

@@ -53,6 +53,7 @@ def first() -> lv.SearchResult:
     return searched(10)
 
 
+@pytest.mark.thorough
 def test_a_search_compiles_once_per_capacity_layout_and_rule(first: lv.SearchResult):
     assert len(first.visits) == 10
     assert first.compiles["memoized_passes"] == 4

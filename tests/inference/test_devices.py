@@ -67,6 +67,7 @@ def chain(model: Any, data: Any) -> Callable[[], object]:
     return lambda: lv.sample(model, data, chains=1, draws=1, warmup=0, progress=False)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("module", "name", "use"),
     [

@@ -124,6 +124,7 @@ FIRST = ("LDA 0", "MixtureOfUnigrams 2", "FiniteMixture 5", "left to right", "sa
 """Fits and quick calls of the fast tier: passes over texts and over rows, an estimator, a chain."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["first", "every"])
 def test_kernels_of_fits_and_of_quick_calls_are_lowered_for_accelerators(monkeypatch: pytest.MonkeyPatch, every: bool):
     """In the fast tier a few calls are followed, and the first program of each of their kernels is lowered."""

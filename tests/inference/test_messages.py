@@ -51,6 +51,7 @@ def test_arrays_come_back_bit_for_bit(array: Any):
     assert same(decode(encode(jax.numpy.ones((2, 2)))), jax.numpy.ones((2, 2)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("evidence", ["bound", "plug-in"])
 def test_fits_come_back(evidence: str):
     """With and without one's own: another process may have none."""

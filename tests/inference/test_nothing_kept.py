@@ -95,6 +95,7 @@ def kept(work: Callable[[], object]) -> Counter[str]:
         gc.unfreeze()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("work", [searching, pytest.param(sampling, marks=pytest.mark.slow)])
 def test_searches_and_samples(work: Callable[[Model, object], object]):
     """Of one model; of every other in the slow tier."""

@@ -49,6 +49,7 @@ def run(home: Path, first: str = "", work: str = BEGIN, **environment: str) -> t
     return folder, int(hits), "\n".join(said)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("work", [DRAW, pytest.param(FIT, marks=pytest.mark.slow)], ids=["draw", "fit"])
 def test_the_second_process_reads_what_the_first_compiled(tmp_path: Path, work: str):
     home = tmp_path / ".cache" / "lvsearch"
@@ -81,6 +82,7 @@ print(json.dumps(folders))
 """
 
 
+@pytest.mark.thorough
 def test_the_folder_is_the_one_that_is_named_and_none_where_somebody_said_so(tmp_path: Path):
     """One that cannot be made is done without; JAX's own stays."""
     (tmp_path / "file").write_text("")

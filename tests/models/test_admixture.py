@@ -202,6 +202,7 @@ def test_plink_files(tmp_path):
     assert_array_equal(same.counts.toarray(), found.counts.toarray())
 
 
+@pytest.mark.thorough
 def test_searches_of_genotypes_are_kept(tmp_path):
     fit = lv.fit(MODEL, GENOTYPES, size=2)
     fit.save(tmp_path / "fit")

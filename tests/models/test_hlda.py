@@ -42,6 +42,7 @@ def wide() -> Iterator[None]:
         yield
 
 
+@pytest.mark.thorough
 def test_bound_is_below_the_infinite_trees_evidence(wide):
     """Exact, over all trees and levels; whatever the truncation, of the infinite tree."""
     _, exact = oracle.posterior(WORDS, tree_hyper(3, **HYPER), 4)
@@ -87,6 +88,7 @@ def two_groups() -> np.ndarray:
     return counts
 
 
+@pytest.mark.thorough
 def test_fit_and_transform(two_groups):
     """Three branches, of which two are used, and the group is read off."""
     fitted = lv.fit(HLDA(2, 1.0, 1.0, 0.2), two_groups, size=3, starts=3)

@@ -103,6 +103,7 @@ def z_of(samples: np.ndarray, truth: float) -> float:
     return float(abs(samples.mean() - truth) / (samples.std(ddof=1) / np.sqrt(len(samples))))
 
 
+@pytest.mark.thorough
 def test_a_row_has_alpha_features():
     """αK/(K + α) on average, which tends to α; their number is Poisson(α) in the limit."""
     per_row = simulated().sum(2)
@@ -186,6 +187,7 @@ def test_relabellings_of_equal_rows():
 # ── how many features ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 def test_four_features_are_found():
     """Four blocks of three columns: the evidence estimate (bound + log relabellings) rises to 4, and the expected
     features are the true ones."""

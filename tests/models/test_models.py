@@ -563,10 +563,19 @@ its own (memory, sticks, tables, elements that interact, two sizes)."""
 
 
 def rows(asked: Callable[[Case], bool] = lambda _: True, fast: tuple[str, ...] | None = None) -> list[Any]:
-    """The rows of the table of which something is asked, as parameters; in the slow tier all but those named in `fast`,
-    or the variations."""
-    is_fast = (lambda case: case.name not in VARIATIONS) if fast is None else (lambda case: case.name in fast)
-    return in_tiers(filter(asked, CASES), is_fast, lambda case: case.name)
+    """The rows of the table of which something is asked, as parameters.
+
+    Rows that are not in `fast` are asked in the slow tier alone. Without it the variations are, and rows that are no
+    structure of their own are asked in the thorough tier.
+    """
+    if fast is not None:
+        return in_tiers(filter(asked, CASES), lambda case: case.name in fast, lambda case: case.name)
+    return in_tiers(
+        filter(asked, CASES),
+        lambda case: case.name in STRUCTURES,
+        lambda case: case.name,
+        is_thorough=lambda case: case.name not in VARIATIONS,
+    )
 
 
 @pytest.fixture(params=rows())
@@ -643,10 +652,7 @@ SMOKE = ("IBP", "hLDA", "HDP", "Poisson factorization", "block model", "Corr-LDA
 
 @pytest.mark.parametrize(
     "fitted",
-    [
-        pytest.param(*row.values, marks=(*row.marks, *([pytest.mark.smoke] if row.id in SMOKE else [])), id=row.id)
-        for row in rows()
-    ],
+    [pytest.param(*row.values, marks=pytest.mark.smoke if row.id in SMOKE else row.marks, id=row.id) for row in rows()],
     indirect=True,
 )
 def test_bound_is_below_the_exact_evidence(fitted):

@@ -53,6 +53,7 @@ class OwnComponents(lv.models.Component):
         return (observed * -0.5 * (np.log(2 * np.pi) + coordinates**2)).sum()
 
 
+@pytest.mark.thorough
 def test_a_model_with_a_part_of_ones_own_is_searched_saved_and_loaded(empty_registry, tmp_path):
     """The same posterior and the same fit; from a process that does not know the class, the reason."""
     lv.models.register(OwnComponents)

@@ -118,6 +118,7 @@ def write_counts(name: str) -> dict[str, Any]:
     return {}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "write"),
     [
@@ -177,6 +178,7 @@ def test_words_beyond_memory_go_to_files():
     assert sum(each.tokens for each in found[0]) == sum(each.tokens for block in blocks for each in block)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("first", [[1, 2], [1.5, 2.0], [True, False], ["a", "b"], [None, None]])
 @pytest.mark.parametrize("second", [[3, 4], [2.5, None], [True, True], ["c", None], [None, None]])
 def test_a_column_has_the_kind_that_the_whole_has(first, second):

@@ -99,6 +99,7 @@ def test_one_bit_anywhere_is_refused_or_changes_nothing(folder: Path, every: int
     assert refused > 0.8 * tried
 
 
+@pytest.mark.thorough
 @EVERY
 def test_one_bit_that_no_checksum_looks_at_is_refused_or_makes_another_corpus(folder: Path, every: int):
     """As folders are opened that are too large for their checksums: nothing is the undamaged corpus but what is."""
@@ -158,6 +159,7 @@ def test_a_damaged_corpus_is_not_searched(folder: Path, tmp_path: Path, monkeypa
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.thorough
 def test_a_search_finds_the_corpus_changed(folder: Path, tmp_path: Path):
     opened = lv.Corpus.open(folder)
     found = lv.search(lv.models.LDA(), opened, max_size=2, starts=1, evidence="bound", progress=False)

@@ -106,6 +106,7 @@ def test_runs_hold_every_document_once(folder, most_pairs):
         np.testing.assert_array_equal(np.concatenate([run.toarray() for run in found]), kept.toarray())
 
 
+@pytest.mark.thorough
 def test_a_search_keeps_where_it_lies(folder, tmp_path):
     """Not another copy of it; a search loaded again finds it there, or says where it was."""
     opened = lv.Corpus.open(folder)

@@ -38,6 +38,7 @@ def topics() -> SearchResult:
     return lv.search(lv.models.LDA(), corpus(), evidence="predictive", max_size=3, seed=1, progress=False)
 
 
+@pytest.mark.thorough
 def test_planted_clusters_are_recommended():
     found = clusters().recommended
     assert found is not None
@@ -82,6 +83,7 @@ def test_folds_one_by_one_are_the_folds():
         data.fold(4, 4)
 
 
+@pytest.mark.thorough
 def test_given_units_are_the_only_ones_held_out():
     result = lv.search(
         model(), rows(), evidence="predictive", held_out=rows(7), max_size=4, starts=2, seed=1, progress=False
@@ -94,6 +96,7 @@ def test_given_units_are_the_only_ones_held_out():
     assert len(result.compare_held_out()) == len(result.visits)  # every fit is of all rows, and kept
 
 
+@pytest.mark.thorough
 def test_how_good_topics_are_stands_beside_what_they_predict():
     found = topics().recommended
     assert found is not None

@@ -146,6 +146,7 @@ class Tags(html.parser.HTMLParser):
         assert self.open.pop() == tag
 
 
+@pytest.mark.thorough
 def test_card_is_self_contained_well_formed_html(result, comparison):
     tags = Tags()
     tags.feed(card(result, comparison))
@@ -168,6 +169,7 @@ def test_card_escapes_what_comes_from_the_data(result):
 # ── held-out documents ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 def test_comparison_is_paired_and_relative_to_the_most_probable_size(result, split, comparison):
     import jax
 
@@ -234,6 +236,7 @@ def test_held_out_documents_come_back(result, split, tmp_path):
 # ── the folder ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 def test_report_holds_pictures_tables_and_one_summary(result, comparison, tmp_path):
     path = write_report(result, tmp_path / "report", held_out=comparison)
     names = {file.name for file in path.parent.iterdir()}
@@ -259,6 +262,7 @@ def test_report_holds_pictures_tables_and_one_summary(result, comparison, tmp_pa
     assert len(pd.read_csv(path.parent / "topics.csv")) == result.best_size[0]
 
 
+@pytest.mark.thorough
 def test_report_can_be_written_again_and_without_test_data(result, tmp_path):
     write_report(result, tmp_path)
     before = (tmp_path / "posterior.csv").read_text()

@@ -72,6 +72,7 @@ def test_loading_gives_the_same_corpus(saved: tuple[SearchResult, Path]):
     assert len(loaded.notes) == 2  # the empty document and the unused term
 
 
+@pytest.mark.thorough
 def test_loaded_models_give_the_same_bits(saved: tuple[SearchResult, Path], monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(findings, "SAMPLES", 16)
     result, folder = saved

@@ -59,6 +59,7 @@ def exact_density(train: np.ndarray, test: np.ndarray, n_components: int) -> np.
     return np.asarray(logsumexp(each, axis=0))
 
 
+@pytest.mark.thorough
 def test_a_mixture_is_scored_by_its_predictive_density_as_enumeration_has_it() -> None:
     train, test = rows(0)
     model = lv.models.FiniteMixture(lv.models.DiagonalComponents.scaled_to(train))

@@ -50,6 +50,7 @@ def settled() -> lv.SearchResult:
     )
 
 
+@pytest.mark.thorough
 def test_one_fit_of_a_size_may_prove_what_is_false_of_the_size():
     """Grown from a poor fit of two topics, three kinds share two topics: P(3) at most 0 is true of that fit alone."""
     alone, usual = (searched(starts).posterior().set_index("size") for starts in (1, None))
@@ -111,6 +112,7 @@ def test_pictures_say_so(kind):
         assert legend is None or sum(OF_FITS in each.get_text() for each in legend.get_texts()) == 2
 
 
+@pytest.mark.thorough
 def test_reports_and_predictions_say_so(tmp_path: Path):
     path = write_report(searched(), tmp_path)
     assert OF_FITS in path.read_text()

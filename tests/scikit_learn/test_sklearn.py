@@ -269,6 +269,7 @@ def test_in_cross_validation_and_grids():
     assert cross_val_score(scaled, rows()[np.random.default_rng(0).permutation(45)], cv=3).shape == (3,)
 
 
+@pytest.mark.thorough
 def test_rows_keep_their_names_and_predict_gives_arrays_whatever_the_output():
     """`predict` and `predict_proba` after `set_output`, and the index of a frame in what is fitted."""
     rng = np.random.default_rng(0)

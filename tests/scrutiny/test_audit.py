@@ -68,6 +68,7 @@ def searched() -> lv.SearchResult:
 # ── data of the same shape ──────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 def test_documents_keep_their_lengths_and_are_packed_as_a_corpus_is():
     counts = np.array([[40, 0, 1, 0], [0, 0, 0, 0], [3, 3, 0, 0]])
     data = lv.Corpus.from_matrix(counts).dataset()
@@ -79,6 +80,7 @@ def test_documents_keep_their_lengths_and_are_packed_as_a_corpus_is():
     assert pack_simulated(simulated.data).batches[0].units.words.shape[1] < 41
 
 
+@pytest.mark.thorough
 def test_rows_keep_their_order_and_their_missing_cells():
     data = lv.Points.from_array(np.random.default_rng(0).normal(size=(4200, 1))).dataset()  # two batches
     simulated = simulated_like(data, lv.models.FiniteMixture(), (2,), jax.random.key(0))
@@ -101,6 +103,7 @@ def test_images_keep_their_regions_and_their_captions_lengths():
 # ── the true latents ────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize(
     ("model", "data"),
@@ -132,6 +135,7 @@ def test_the_true_state_has_the_density_of_what_was_drawn(model: Any, data: Any)
     np.testing.assert_allclose(found, np.full(3, expected), rtol=1e-6)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("float64")
 def test_collapsed_states_count_the_true_labels():
     simulated = simulated_like(CORPUS.dataset(), MODEL, (2,), jax.random.key(4))
@@ -222,6 +226,7 @@ def test_brackets_hold_the_enumerated_evidence_and_the_estimates_are_right():
     assert "within their errors; the ranking held" in audit.describe()
 
 
+@pytest.mark.thorough
 def test_an_evaluator_that_favours_components_is_caught(monkeypatch: pytest.MonkeyPatch):
     audit = planted(monkeypatch, 3.0)
     assert [row.off_by for row in audit.rows] == pytest.approx([3.0, 9.0], abs=0.2)
@@ -303,6 +308,7 @@ def test_the_table_names_its_columns():
     assert str(audit).startswith(audit.describe())
 
 
+@pytest.mark.thorough
 def test_card_report_and_folder_show_an_audit_when_it_was_made(tmp_path: Path):
     plain, audit = searched(), written_down()
     result = plain.with_audit(audit)

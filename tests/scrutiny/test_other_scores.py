@@ -227,6 +227,7 @@ def test_separated_topics_are_found_by_the_posterior_and_by_most_scores():
         assert name in found().agreeing
 
 
+@pytest.mark.thorough
 def test_the_scores_are_of_the_fits_of_the_search():
     """Recomputed from the fits by other ways: the bound of the search itself, the topics' own methods."""
     result, table = searched(), found().table().set_index("size")
@@ -407,6 +408,7 @@ def search_of_rows(kind: Any = lv.models.DiagonalComponents) -> lv.SearchResult:
     return lv.search(model, train, evidence="bound", max_size=3, starts=1, held_out=test, seed=0, progress=False)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("kind", "of_component"),
     [
@@ -450,6 +452,7 @@ def log_likelihood_by_hand(fit: Any, rows: np.ndarray) -> float:
     return float(np.logaddexp.reduce(each, axis=0).sum())
 
 
+@pytest.mark.thorough
 def test_one_component_is_rejected_where_there_are_two():
     result = search_of_rows()
     one, two = (result.likelihood_ratio_test(size, samples=9, progress=False) for size in (1, 2))

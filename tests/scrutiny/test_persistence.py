@@ -175,6 +175,7 @@ def found(size: int | None = None) -> Persistence:
     return result().persistence(size, bootstraps=6, starts=2, progress=False)
 
 
+@pytest.mark.thorough
 def test_planted_clusters_come_back_and_the_halves_of_one_do_not():
     planted = found()
     assert planted.size == (3,)
@@ -229,6 +230,7 @@ def test_the_same_seed_gives_the_same_and_another_does_not():
     assert again.recurrences[-1] != other.recurrences[-1]
 
 
+@pytest.mark.thorough
 def test_it_goes_onto_the_card_into_the_report_and_into_the_folder(tmp_path: Path):
     kept = result().with_persistence(found())
     assert f"persistence: {found().describe()}" in kept.summary()
@@ -285,6 +287,7 @@ def test_what_is_refused():
         replace(result(), evaluator=blocks).persistence()
 
 
+@pytest.mark.thorough
 def test_topics_are_compared_token_by_token():
     fit = searched("bound").fit(3)
     members = fit.members()

@@ -103,6 +103,7 @@ def skewed() -> lv.SearchResult:
     return lv.search(lv.models.FiniteMixture(kind), values, max_size=3, starts=1, seed=1, progress=False)
 
 
+@pytest.mark.thorough
 def test_two_skewed_clusters(skewed):
     found = skewed.robustness(orders=2, max_size=3, seed=3, progress=False)
     assert found.units[-1] == 60
@@ -128,6 +129,7 @@ def test_two_clusters_of_one_covariance():
     assert found.size == 2
 
 
+@pytest.mark.thorough
 def test_a_search_asks_fewer_units_where_it_is_told_to_and_keeps_what_they_say(skewed, tmp_path, monkeypatch):
     folder = tmp_path / "run"
     model, rows = skewed.evaluator.base_model, skewed.training
@@ -149,6 +151,7 @@ def test_a_search_asks_fewer_units_where_it_is_told_to_and_keeps_what_they_say(s
     np.testing.assert_array_equal(resumed.log_evidence, loaded.log_evidence)
 
 
+@pytest.mark.thorough
 def test_an_interruption_keeps_the_search(skewed, monkeypatch, capsys):
     def interrupted(*_, **__):
         raise KeyboardInterrupt

@@ -47,6 +47,7 @@ def test_numbers_in_priors_are_found_where_they_are():
     assert np.array_equal(changed.components.scale, [1.0, 2.0])
 
 
+@pytest.mark.thorough
 def test_every_variant_is_the_search_of_that_model():
     variants = {variant.name: variant for variant in found().variants}
     assert list(variants) == ["as searched", "concentration ÷ 4", "concentration × 4"]
@@ -80,6 +81,7 @@ def test_what_cannot_be_varied_is_refused():
         of_function.sensitivity()
 
 
+@pytest.mark.thorough
 def test_it_is_kept_and_shown_with_the_search(tmp_path):
     """On the card, the page and the report, in the folder; another prior over sizes weighs every variant anew."""
     kept = searched().with_sensitivity(found())

@@ -91,6 +91,7 @@ def test_whatever_is_asked_of_an_unfinished_search_says_so(ask):
     assert WORDS in ask(unfinished()).describe().replace("The search", "the search")
 
 
+@pytest.mark.thorough
 def test_the_report_of_a_killed_search_says_so(tmp_path: Path):
     result = searched("bound")
     replace(result, state=replace(result.state, stopped=None)).save(tmp_path / "run")

@@ -28,6 +28,7 @@ def entries(errors: float, seed: int, sets: int = 400) -> list[dict]:
     return made
 
 
+@pytest.mark.thorough
 def test_figures_of_right_answers_are_where_they_should_be():
     found = calibration.calibration(entries(0.2, 0))
     assert all(found.coverage[level] == pytest.approx(found.expected[level], abs=0.05) for level in calibration.LEVELS)
@@ -35,6 +36,7 @@ def test_figures_of_right_answers_are_where_they_should_be():
     assert found.confident_errors <= 0.1 * max(1, found.confident)
 
 
+@pytest.mark.thorough
 def test_figures_of_wrong_answers_are_not():
     """Three nats a component, planted."""
     wrong = calibration.calibration([calibration.with_planted(entry, 3.0) for entry in entries(0.2, 0)])

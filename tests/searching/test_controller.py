@@ -489,6 +489,7 @@ def test_a_prior_whose_mass_begins_beyond_the_first_rungs_is_reached():
     assert result.best_size == (23,)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("prior", [TWO, DEPENDENT], ids=["Product", "Joint"])
 @pytest.mark.parametrize("nested", [True, False], ids=["nested", "marginal"])
 def test_two_size_variables(prior: lv.sizes.SizePrior, nested: bool):

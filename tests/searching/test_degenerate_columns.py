@@ -47,6 +47,7 @@ MIXTURES = {**KINDS, "low-rank": lambda values: low_rank(values, 1)}
 FAST = ("half equal", "diag", 2)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("table", "kind", "size"),
     in_tiers(product(TABLES, MIXTURES, (1, 2, 3)), lambda case: case == FAST),
@@ -56,6 +57,7 @@ def test_fits_under_weak_priors_are_numbers(table: str, kind: str, size: int) ->
     assert np.isfinite(lv.fit(MIXTURES[kind](rows), rows, size=size).evidence.lower)
 
 
+@pytest.mark.thorough
 def test_a_fit_without_a_least_width_says_what_to_do() -> None:
     """The priors of `weak` without it."""
     rows, one = TABLES["no width"], lv.models.GammaPrior(1.0, 1.0)

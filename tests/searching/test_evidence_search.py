@@ -135,6 +135,7 @@ def test_an_interruption_half_way_along_a_path_keeps_what_was_done(tmp_path: Pat
     assert_same(lv.resume(tmp_path / "run", report=False, progress=False), searched())
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("value", [np.nan, pytest.param(-np.inf, marks=pytest.mark.slow)])
 def test_an_annealing_that_is_not_a_number_is_reported_and_not_ranked(monkeypatch, value):
     anneal = evaluators.anneal

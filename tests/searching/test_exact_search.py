@@ -48,6 +48,7 @@ def exact_evidence(result: lv.SearchResult, counts: np.ndarray = COUNTS) -> np.n
     return np.array([oracles.corpus_log_likelihood(counts, *parameters(result, size)) for size in (1, 2, 3, 4)])
 
 
+@pytest.mark.thorough
 def test_plug_in_intervals_hold_the_exact_likelihood():
     """lower ≤ exact ≤ upper for every size at the fitted (α, β), which the kept fits carry."""
     result = plug_in_search()
@@ -93,6 +94,7 @@ def test_infinite_prior_is_bracketed_by_witness_and_ceiling():
     assert result.evaluator.ceiling >= exact.max()
 
 
+@pytest.mark.thorough
 def test_plug_in_prediction_holds_the_exact_one():
     """p(test | train) = Σ_s p(s | train) p(test | s, θ_s), for the whole set and per document."""
     result = plug_in_search()
@@ -106,6 +108,7 @@ def test_plug_in_prediction_holds_the_exact_one():
     assert predicted.per_unit.log_lower <= summed <= predicted.per_unit.log_upper
 
 
+@pytest.mark.thorough
 def test_marginal_bound_is_below_the_exact_evidence():
     """Smoothed LDA with the priors given: every recorded lower end, with its sizes' labellings counted once."""
     result = lv.search(

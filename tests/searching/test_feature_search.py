@@ -30,6 +30,7 @@ def found() -> lv.SearchResult:
         return lv.search(MODEL, planted(), max_size=8, seed=0, progress=False)
 
 
+@pytest.mark.thorough
 def test_the_answer_is_the_number_of_features_in_use(found: lv.SearchResult):
     assert found.settings.evidence == "partitions"
     assert found.partitions is not None

@@ -53,6 +53,7 @@ def bracket(ends: TwoSided) -> Bracket:
     return Bracket(tuple(ends.forward.tolist()), tuple(ends.backward.tolist()), 24, 16, ends.anchor_error)
 
 
+@pytest.mark.thorough
 def test_two_ends_that_agree_prove_nothing_and_the_path_says_so():
     """Backward paths begin where forward ones ended, so that hysteresis is at most log(particles), at any distance."""
     moving, still = annealed(chain(3)), annealed(frozen(chain(3)))
@@ -71,6 +72,7 @@ def test_where_there_is_nothing_to_learn_nothing_has_to_move():
     assert bracket(single).estimate == pytest.approx(exact, abs=1e-6)
 
 
+@pytest.mark.thorough
 def test_a_search_reports_a_chain_that_never_moves_and_does_not_rank_it(monkeypatch):
     monkeypatch.setattr(dispatch, "FIRST_DRAWS", 3000)
     known = evaluators.evidence_chain

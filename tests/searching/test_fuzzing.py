@@ -61,6 +61,7 @@ def fit_corpus(counts: np.ndarray, alpha: float, eta: float) -> tuple[lv.Corpus,
     return corpus, lv.fit(lv.models.LDA(alpha, eta), corpus, size=2, seed=0)
 
 
+@pytest.mark.thorough
 @EXAMPLES
 @given(arrays(np.int64, (N_DOCUMENTS, N_WORDS), elements=st.integers(1, 1000)), CONCENTRATIONS, CONCENTRATIONS)
 def test_topics_of_drawn_corpora(warm: dict[str, int], counts: np.ndarray, alpha: float, eta: float):
@@ -90,6 +91,7 @@ def test_clusters_of_drawn_rows(warm: dict[str, int], values: np.ndarray, concen
 # ── data: nothing dropped, nothing changed ──────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 @MANY
 @given(arrays(np.int64, (4, 5), elements=st.integers(0, 2**31 - 1)), NAMES)
 def test_corpora_come_back(counts: np.ndarray, words: list[str]):

@@ -92,6 +92,7 @@ def test_a_band_can_be_drawn_for_a_size_that_is_not_on_the_axis():
     assert wide.edges((8,)) == pytest.approx((math.sqrt(8), 16.0))
 
 
+@pytest.mark.thorough
 def test_a_gain_says_over_which_sizes_it_is_a_mean():
     assert gain_in_words(21, PooledGain(-200.0, 12.4)) == "21: −200 ± 12 nats"
     assert gain_in_words(128, PooledGain(52.2, 9.0, 5.0)) == "124–128: +52 ± 9 nats each"

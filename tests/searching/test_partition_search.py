@@ -145,6 +145,7 @@ def test_a_search_that_was_cut_off_goes_on_to_the_same_answer(tmp_path: Path) ->
     assert lv.load(tmp_path / "cut").posterior().equals(resumed.posterior())
 
 
+@pytest.mark.thorough
 def test_a_search_that_was_interrupted_before_its_first_fit_is_read(tmp_path: Path) -> None:
     """Ctrl-C during the chains: they have an answer, and no size was fitted."""
     whole = searched()
@@ -238,6 +239,7 @@ def search_of_clusters(*weights: float, max_size: int | None = None) -> lv.Searc
     return lv.search(model, rows, seed=0, progress=False, max_size=max_size, **prior)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("searched_under", "max_size", "asked", "message"),
     [
@@ -262,6 +264,7 @@ def test_a_prior_that_the_draws_know_is_weighed_anew() -> None:
     assert search_of_clusters(1, 1, 0, 1, 1, 1).with_prior(table(1, 1, 0, 2, 2)).best_size == (4,)
 
 
+@pytest.mark.thorough
 def test_a_prior_with_a_hole_between_probable_sizes_is_read() -> None:
     result = search_of_clusters(1, 1, 1, 0, 1, 1)
     assert "3 components" in str(result)
@@ -292,6 +295,7 @@ def test_the_share_of_the_prior_not_tried_counts_allowed_sizes_alone() -> None:
     assert result.prior_above_largest == pytest.approx(1 - allowed)
 
 
+@pytest.mark.thorough
 def test_a_member_of_one_improbable_size_has_the_share_of_that_size() -> None:
     rows, weights = three_clusters(), (0.999, 0.001)
     members = (lv.sizes.Geometric(0.5), lv.sizes.Table([0.0] * 5 + [1.0]))
@@ -304,6 +308,7 @@ def test_a_member_of_one_improbable_size_has_the_share_of_that_size() -> None:
     assert result.prior_members()["probability"].iloc[1] == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.thorough
 def test_the_picture_of_the_evidence_has_the_sizes_that_chains_visited() -> None:
     """One component, which the chains never saw in three clear clusters, stretched it by hundreds of nats."""
     result = search_of_clusters(max_size=6)

@@ -72,6 +72,7 @@ def searched() -> lv.SearchResult:
     return lv.search(model(), train, prior=PRIOR, max_size=MAX_SIZE, seed=4, starts=2, evidence="bound", progress=False)
 
 
+@pytest.mark.thorough
 def test_a_search_over_rows():
     result = searched()
     assert [visit.size for visit in result.visits] == [(1,), (2,), (3,)]
@@ -152,6 +153,7 @@ def test_held_out_rows():
         held_out_comparison(searched(), test.select([0]))
 
 
+@pytest.mark.thorough
 def test_nothing_speaks_of_documents(tmp_path: Path):
     _, test = points().split(0.3, seed=1)
     result, table = searched(), held_out_comparison(searched(), test)
@@ -186,6 +188,7 @@ def test_per_cell_scale():
 # ── folders ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 def test_a_search_over_rows_is_saved_loaded_and_gone_on_with(tmp_path: Path):
     result = searched()
     result.save(tmp_path / "saved")
@@ -345,6 +348,7 @@ class Numbers(Data):
         return cls(arrays["values"])
 
 
+@pytest.mark.thorough
 def test_data_of_ones_own(tmp_path: Path):
     mixture, numbers = PointMixture(1.5, 0.2, 4.0), Numbers(np.array([-2.0, -1.9, -2.2, 1.0, 1.3, 0.9, 1.1]))
     with pytest.raises(ValueError, match=r"raw data for PointMixture, whose units are of type Point.*Data of your own"):

@@ -59,6 +59,7 @@ def test_infinite_priors_are_bracketed_by_the_nested_tail_and_by_the_ceiling(pri
     assert bounds.log_upper == pytest.approx(log_sum(log_prior + at_the_ceiling), rel=1e-10)
 
 
+@pytest.mark.thorough
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 10_000), nested=st.booleans())
 def test_certified_bounds_are_monotone_and_never_looser_than_the_papers(seed, nested):

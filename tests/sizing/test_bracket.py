@@ -87,6 +87,7 @@ def test_an_estimate_is_never_below_a_proved_bound():
     assert raised_to_bound(found, -136.0) == found
 
 
+@pytest.mark.thorough
 def test_pooled_errors_have_the_tails_that_they_state():
     """Two annealings of four islands each, the second twice as long, both unbiased: the ideal case.
 

@@ -210,6 +210,7 @@ def test_gains_that_fade_past_their_errors_are_not():
     assert not curve.smooth.may_end_abruptly
 
 
+@pytest.mark.thorough
 def test_on_gains_that_fall_smoothly_few_measurements_give_a_range_that_holds_the_truth():
     """log evidence = −.6 (k − 95.5)² / 2, gains known to 8 nats: as where real text fades out."""
     held, widths = 0, []
@@ -231,6 +232,7 @@ def test_on_gains_that_fall_smoothly_few_measurements_give_a_range_that_holds_th
     assert np.median(widths) < 0.6
 
 
+@pytest.mark.thorough
 def test_the_scatter_of_fits_that_were_made_anew_widens_the_range():
     """Gains stated to 3 nats, of fits that are each 12 nats off, as four fits of 200 topics of news articles are."""
     held, widths = 0, []
@@ -283,6 +285,7 @@ def test_no_probability_heaps_up_where_a_curve_of_gains_ends():
     assert probability[last] < 2 * max(probability[last - 2], probability[last + 2], 0.002)
 
 
+@pytest.mark.thorough
 def test_fits_that_differ_by_more_than_they_say_widen_the_range():
     """Gains of other modes scatter by 1.7 times their stated errors about a smooth curve, as on real text.
 

@@ -61,6 +61,7 @@ def test_beyond_the_largest_size_allowed_nothing_is_tried():
     assert max(order) == 6
 
 
+@pytest.mark.thorough
 def test_no_rival_of_the_best_has_fewer_trials_than_the_best_but_one():
     _, visits = sizes_tried(lambda k: -0.5 * abs(k - 5), POISSON)
     best = next(v for v in visits if v.size == (5,))
@@ -74,6 +75,7 @@ def test_a_flat_function_without_errors_is_tried_once_each():
     assert next_size(visits, lv.sizes.Table([0.25] * 4), 5, (4,)) is None
 
 
+@pytest.mark.thorough
 def test_a_second_mode_is_found_or_its_prior_mass_is_said():
     """One at 24, 50 nats higher, with nothing around it to suggest it: the share that is said is of the prior."""
     evidence = {24: 50.0}

@@ -65,6 +65,7 @@ def test_every_step_holds_the_exact_sum_and_is_no_looser_than_the_papers(seed, d
         assert bounds.log_lower == pytest.approx(exact, abs=1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("seed", "dimension"),
     [
@@ -95,6 +96,7 @@ def test_a_marginal_search_finds_what_all_sizes_would_say(seed, dimension):
     assert len(result.visits) < len(every)
 
 
+@pytest.mark.thorough
 def test_a_board_that_has_clusters_on_both_sides_only_together_is_found():
     """No row clusters without column clusters: one step along either axis gains nothing."""
 

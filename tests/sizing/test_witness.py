@@ -117,6 +117,7 @@ def check_against_brute_force(search, pmf):
         assert lower[search.min_witness] == min(lower[w] for w in search.witnesses)
 
 
+@pytest.mark.thorough
 def test_three_size_variables_against_brute_force():
     pmf = {t: math.exp(CUBE_PRIOR.log_pmf(t)) for t in CUBE}
     search = WitnessSearch(CUBE_PRIOR, ceiling=-1.5)
@@ -132,6 +133,7 @@ def test_three_size_variables_against_brute_force():
             check_against_brute_force(search, pmf)
 
 
+@pytest.mark.thorough
 @settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 10_000), ties=st.booleans())
 def test_three_size_variables_in_any_order_with_ties(seed, ties):

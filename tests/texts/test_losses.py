@@ -61,6 +61,7 @@ def test_tokens_in_are_tokens_kept_and_tokens_named(texts, options):
         assert all_tokens == sum(len(words_of(text)) for text in plain)
 
 
+@pytest.mark.thorough
 @settings(max_examples=150, deadline=None)
 @given(
     st.lists(st.text(max_size=40), min_size=1, max_size=6), OPTIONS, st.sampled_from([(1, 1), (1, 2), (2, 2), (2, 3)])

@@ -48,6 +48,7 @@ def test_the_matrix_of_a_signature_tool_is_fitted_and_matched():
     assert found.cosine.min() > 0.95
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("evidence", ["marginal", pytest.param("plug-in", marks=pytest.mark.slow)])
 def test_topics_of_many_tokens_a_word_are_found_from_every_start(evidence):
     """Where passes are moved too far ahead topics end that share words, thousands of nats lower."""

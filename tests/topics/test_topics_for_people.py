@@ -247,6 +247,7 @@ def test_a_list_of_words_is_coloured_as_it_is(form):
             fit.coloured(wrong)
 
 
+@pytest.mark.thorough
 def test_a_coloured_text_has_no_topic_with_fewer_than_zero_tokens():
     """Rounding left −1e-11 tokens to a topic of an HDP."""
     kinds = [["cat", "mat", "sat"], ["stock", "market", "falls"], ["dogs", "bark", "loud"]]

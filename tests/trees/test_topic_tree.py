@@ -85,6 +85,7 @@ def test_pruning_keeps_a_tree():
     ]
 
 
+@pytest.mark.thorough
 def test_fitted_tree_adds_up(fitted, corpus):
     tree = fitted.tree()
     assert tree.nodes[0].documents == len(corpus)
@@ -126,6 +127,7 @@ def test_branches_have_their_probabilities():
     assert 0.2 < exact[len(fitted.tree().nodes) - 1] < 0.6
 
 
+@pytest.mark.thorough
 def test_branches_of_one_chain_and_of_none(fitted, corpus):
     """One chain says that it is one; every level has its rows; the first half and heated sweeps are left out."""
     table = fitted.branches()

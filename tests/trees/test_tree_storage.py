@@ -29,6 +29,7 @@ def test_the_model_of_trees_can_be_stored(model: lv.models.HLDA):
     assert_same_model(decode_module(encode_module(model)), model)
 
 
+@pytest.mark.thorough
 def test_what_is_loaded_is_what_was_saved(fitted: lv.FittedTree, tmp_path: Path):
     fitted.save(tmp_path / "tree")
     loaded = lv.load_tree(tmp_path / "tree")

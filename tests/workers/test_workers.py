@@ -236,6 +236,7 @@ def test_workers_work_at_the_same_time():
     assert [visit.size for visit in found.visits] == [visit.size for visit in expected.visits]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("gain", [fading, pytest.param(ending, marks=pytest.mark.slow)])
 def test_four_workers_halve_the_time_of_a_search_by_gains(gain: Callable[[int, int], float]):
     """Each fit takes as long as every other; a round ends when all that were begun are done."""
@@ -317,6 +318,7 @@ class Large(ByGains):
         self.shared = self  # the search copies its evaluator for each thread
 
 
+@pytest.mark.thorough
 def test_threads_together_keep_within_the_memory():
     large = Large(lambda size, trial: -900.0, ceiling=-50.0, nested=False, anneals=True, shrinks=True, gain=ending)
     with ThreadPoolExecutor(4) as pool:

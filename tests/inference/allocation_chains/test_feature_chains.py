@@ -61,6 +61,7 @@ def by_enumeration(values, observed, concentrations, weights):
     return of_size / of_size.sum(), in_use / in_use.sum()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("prior", "precision"),
     [
@@ -205,6 +206,7 @@ def test_the_warm_up_finds_planted_features():
     assert apart.min(0).max() < 0.05
 
 
+@pytest.mark.thorough
 def test_chains_far_below_the_best_go_on_from_another():
     model = lv.models.IBP()
     features, rows = planted(60, 15, 6)

@@ -142,6 +142,7 @@ def test_agrees_with_enumeration(kind: cases.Kind, dynamic: bool) -> None:
     assert np.abs(z_scores_of_pairs(trace, pairs[::-1, ::-1])).max() > 8  # rows in another order are told apart
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_rows", [5, pytest.param(6, marks=pytest.mark.slow)])
 def test_one_covariance_agrees_with_enumeration(n_rows: int) -> None:
     """The rows of all groups hang together there; and the weights of parts do not change with their number."""

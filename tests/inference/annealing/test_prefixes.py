@@ -86,6 +86,7 @@ def check_mixture(kind: Kind, n: int, islands: int) -> None:
     assert abs(z_back(sampler, kind, n, islands)) < Z_LIMIT
 
 
+@pytest.mark.thorough
 def test_every_prefix_has_its_exact_evidence_forwards_and_the_whole_backwards():
     """E[p̂(first m rows)] = p(first m rows) for every m; E[1 / p̂] = 1 / p(all) from exact posterior draws."""
     check_mixture(DIAGONAL, 5, 300)
@@ -194,6 +195,7 @@ def test_unigram_mixtures_have_the_exact_evidence_of_every_prefix(islands):
     assert np.abs(z_of(np.exp(found[: len(exact)] - exact[:, None]).T)).max() < Z_LIMIT
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("planted", [0.0, pytest.param(0.1, marks=pytest.mark.slow)])
 def test_unigram_mixtures_come_back_to_nothing_with_the_exact_evidence(planted):
     """Planted: a tenth of a nat a document too much."""
@@ -232,6 +234,7 @@ def documents() -> DocumentByDocument:
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("islands", [400, pytest.param(4000, marks=pytest.mark.slow)])
 def test_documents_have_the_exact_evidence_of_every_prefix(islands):
     """The empty document is worth nothing and does not come."""

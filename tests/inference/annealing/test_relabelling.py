@@ -80,6 +80,7 @@ def test_worth_averages_to_one_over_relabelled_states():
     assert logsumexp(worth) == pytest.approx(0.0, abs=1e-9)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("largest", [14, 1])
 def test_orders_are_drawn_in_proportion(monkeypatch, largest):
     """χ² of 3,000 draws of 6 orders (p > 1e-4); the long chain of exchanges too."""

@@ -131,6 +131,7 @@ def test_log_joint_is_the_product_of_the_textbook_densities(kind, family, float6
 # ── the printed updates of Corr-LDA come out of the gradient ────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("family", [pytest.param("features", marks=pytest.mark.slow), "tokens"])
 def test_corr_lda_sweep_is_the_printed_coordinate_ascent(family, float64):
     """φ, λ and γ of §4.1.3, with z_n for the misprinted z_m in S_ni, from the values that the sweep starts from."""
@@ -161,6 +162,7 @@ def test_corr_lda_sweep_is_the_printed_coordinate_ascent(family, float64):
 # ── tiles ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [CorrLDA, *(pytest.param(k, marks=pytest.mark.slow) for k in (GMMixture, GMLDA))])
 def test_a_tile_is_the_generic_engine(kind, float64):
     """Same locals, bound and statistics; padding adds nothing."""
@@ -241,6 +243,7 @@ def fitted(kind: Any, evidence: str = "marginal") -> lv.FittedModel:
     return lv.fit(kind(), small().corpus, size=3, evidence=evidence, seed=0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [CorrLDA, *(pytest.param(k, marks=pytest.mark.slow) for k in (GMMixture, GMLDA))])
 def test_evidence_is_the_bound_at_the_state_carried(kind):
     """Recomputed by the generic engine in float64, at the globals of the estimate: never above, and close."""
@@ -317,6 +320,7 @@ def test_a_larger_fit_can_start_from_a_smaller_one():
     assert grown.log_lower > scratch.log_lower - 1.0
 
 
+@pytest.mark.thorough
 def test_plug_in_estimates_the_weights_of_factors():
     """α, one per factor, at the maximum of the bound; the Gaussians and words at points, variances above the floor."""
     model = fitted(CorrLDA, "plug-in").model
@@ -384,6 +388,7 @@ def test_an_image_alone_is_nearly_as_by_enumeration(total, float64):
 # ── tasks ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 def test_mixture_captions_are_exact():
     """p(w | r) ∝ Σ_z p(z) p(r | z) β_zw (§4.1.1), with SciPy's densities."""
     model, corpus = fitted(GMMixture), small().corpus

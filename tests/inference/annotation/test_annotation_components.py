@@ -73,6 +73,7 @@ QUICK = {"CorrLDA-Bernoulli"}
 tests of their own there."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("model", "name", "component", "rows", "log_marginal"),
     [
@@ -90,6 +91,7 @@ def test_one_factor_is_exact(model, name, component, rows, log_marginal):
     assert fit.estimate.log_lower == pytest.approx(log_marginal(whole) + words, abs=1e-4)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("name", "component", "rows", "log_marginal"),
     in_tiers(KINDS, lambda kind: kind[0] in ("known covariance", "levels"), lambda kind: kind[0]),

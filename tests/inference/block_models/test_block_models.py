@@ -94,6 +94,7 @@ def z_of_evidence(log_evidence: np.ndarray, truth: float) -> float:
     return float((ratio.mean() - 1) / (ratio.std() / np.sqrt(len(ratio))))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "kind",
     [
@@ -172,6 +173,7 @@ def test_a_sweep_leaves_the_posterior_as_it_is():
             assert not np.array_equal(np.asarray(after.rows), np.asarray(state.rows))
 
 
+@pytest.mark.thorough
 def test_labellings_are_renamed_on_both_sides_apart():
     """Σ over the 2! · 2! renamings of f, by hand; relabelling changes no density."""
     with jax.enable_x64(True):
@@ -189,6 +191,7 @@ def test_labellings_are_renamed_on_both_sides_apart():
     np.testing.assert_allclose(log_labelling(scores), np.log(4) + own - logsumexp(sums, axis=1), atol=1e-8)
 
 
+@pytest.mark.thorough
 def test_the_bound_is_below_the_evidence():
     """And close, once the labellings that it leaves out are counted."""
     model = model_of("links")

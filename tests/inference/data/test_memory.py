@@ -160,6 +160,7 @@ def test_halvings():
     assert found == [(5, 1000), (2, 1000), (1, 1000), (1, 500), (1, 300), (1, 300), (1, 300)]
 
 
+@pytest.mark.thorough
 def test_the_estimator_keeps_to_its_chunks():
     """Down to the arrays; and the one it was made from is as it was."""
     one = estimator().with_chunks(Chunks(0))
@@ -215,6 +216,7 @@ def chunks_of(result: lv.SearchResult) -> Chunks:
     return result.evaluator.chunks
 
 
+@pytest.mark.thorough
 def test_running_out_halves_the_chunks_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """And a search resumed from any moment, before or after, is the same to the bit."""
     roomy = search()

@@ -31,6 +31,7 @@ def chain_of(rows: np.ndarray, component: lv.models.components.Component) -> Col
     return CollapsedMixtureChain.from_data(lv.models.FiniteMixture(component), cases.dataset(rows), 3, 4)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("rows", "once"),
     [

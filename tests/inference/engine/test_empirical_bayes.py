@@ -62,6 +62,7 @@ def test_newton_symmetric_finds_the_maximum(seed):
     assert newton_symmetric(0.7, 1, -1.0) == 0.7
 
 
+@pytest.mark.thorough
 def test_empirical_bayes_raises_the_marginal_bound():
     """Far from the right hyper-parameters the refitted fit has a much higher bound; the fitted model says which."""
     rng = np.random.default_rng(7)

@@ -59,6 +59,7 @@ def lda_bound(words: np.ndarray, counts: np.ndarray, log_topics: np.ndarray, alp
     return float(of_words + prior + entropy)
 
 
+@pytest.mark.thorough
 def test_paths_are_summed_out_exactly(float64):
     """With known topics and sticks: log Σ_c p(c) exp(bound given c), and q(c) its terms."""
     g, sweeps = KNOWN, 7

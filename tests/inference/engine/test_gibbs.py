@@ -69,6 +69,7 @@ def long_chain() -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(theta, np.float64)[500:, :, :2], np.asarray(beta, np.float64)[500:, :2]
 
 
+@pytest.mark.thorough
 def test_gibbs_has_the_exact_posterior_moments():
     """E[θ], E[β] of every document and topic, counts as copies, one topic of the capacity absent."""
     exact = oracles.lda_posterior(COUNTS, ALPHA, ETA)
@@ -79,6 +80,7 @@ def test_gibbs_has_the_exact_posterior_moments():
     assert np.abs(z_scores(beta, exact.topics[::-1])).max() > 3 * Z_LIMIT  # the same test tells the topics apart
 
 
+@pytest.mark.thorough
 def test_same_draw_whatever_the_batch():
     """A unit's key is folded with its id: batches of other documents in another order draw the same numbers."""
     model, whole = LDA(ALPHA, ETA), data()

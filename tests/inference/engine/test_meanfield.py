@@ -74,6 +74,7 @@ def hand_written_bound(lam: np.ndarray, phis: list[np.ndarray], gamma: np.ndarra
     return np.array(per_document), prior + entropy
 
 
+@pytest.mark.thorough
 def test_engine_is_the_hand_written_updates(float64):
     """Eq. 3.9, 3.10, 3.13 and 3.12 to 1e-10, with counts, padding of every kind and minibatch weights."""
     model, batch = LDA(ALPHA, ETA), corpus()
@@ -166,6 +167,7 @@ def seven_point_search() -> SearchResult:
     return SearchResult(evaluator, PRIOR, settings, state, None, 0.0)
 
 
+@pytest.mark.thorough
 def test_label_correction_brings_the_posterior_to_the_exact_one(seven_point_search):
     """A bound sits in one of the equivalent labellings: without log_symmetry the posterior leans to small sizes."""
     visits = sorted(seven_point_search.visits, key=lambda visit: visit.size)

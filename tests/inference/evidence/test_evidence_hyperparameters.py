@@ -155,6 +155,7 @@ def states(
 EXACT = float(logsumexp(place("prior", 1.0).log_z))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("q", ["prior", "responsibilities", "topics"])
 def test_densities_are_the_model_s(q, float64):
     rng = np.random.default_rng(3)
@@ -231,6 +232,7 @@ def misfits(q: str, t: float, at: float, backward: bool, width: int = 1) -> tupl
     return float(chi2.sf(((seen - expected) ** 2 / expected).sum(), len(expected) - 1)), total, eta
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backward", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("t", [0.4, *(pytest.param(t, marks=pytest.mark.slow) for t in (0.0, 1.0))])
 @pytest.mark.parametrize(
@@ -241,6 +243,7 @@ def test_a_step_leaves_its_place_on_the_path_as_it_is(q, t, backward):
     assert min(misfits(q, t, t, backward)) > 1e-4
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "q", ["responsibilities", *(pytest.param(q, marks=pytest.mark.slow) for q in ("prior", "topics"))]
 )
@@ -293,6 +296,7 @@ def bracket(chain: HyperTopics | CollapsedTopics, seed: int, steps: int = 16) ->
     return Bracket(tuple(ends.forward.tolist()), tuple(ends.backward.tolist()), steps, 32, ends.anchor_error)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "q", ["prior", *(pytest.param(q, marks=pytest.mark.slow) for q in ("responsibilities", "topics"))]
 )
@@ -308,6 +312,7 @@ def test_the_evidence_is_exact_within_its_error(q):
     assert ratios.mean() == pytest.approx(1.0, abs=0.2)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["concentration", pytest.param("topic_concentration", marks=pytest.mark.slow)])
 def test_one_of_them_may_be_given(name):
     """The other one integrated out."""
@@ -373,6 +378,7 @@ def test_the_second_path_is_about_the_numbers_that_the_best_particle_settled_wit
     assert begun.total.prior == tried.total.prior
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("model", [MODEL, LDA(0.9, MODEL.topic_concentration), LDA(MODEL.concentration, 0.3)])
 def test_the_fit_s_bound_is_below_the_evidence_with_hyper_parameters_integrated_out(model):
     """As the bound at given numbers is below theirs; and it is close, for so few tokens."""
@@ -419,6 +425,7 @@ def test_paths_may_begin_at_simulated_latents():
     assert -1.0 < np.mean(ends.backward) - np.mean(ends.forward) < 2.0
 
 
+@pytest.mark.thorough
 def test_simulated_hyper_parameters_are_from_their_priors():
     data = documents(csr_array(np.ones((1, 2), np.int64)))
     drawn = [simulated_like(data, MODEL, (2,), jax.random.key(seed)).globals for seed in range(300)]
@@ -453,6 +460,7 @@ def test_a_search_finds_obvious_topics_without_numbers_and_is_audited():
     assert np.isfinite(audit.rows[0].off_by)
 
 
+@pytest.mark.thorough
 def test_draws_of_hyper_parameters():
     """Their posterior at one size: a table of it with diagnostics."""
     trace = lv.sample(MODEL, separated(15, 12, 4), size=3, chains=2, draws=40, warmup=20, seed=0, progress=False)

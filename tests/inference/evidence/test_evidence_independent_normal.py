@@ -50,6 +50,7 @@ def step(chain: Any, key: Any, state: Any, temperature: Any, backward: bool = Fa
 # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 def test_log_ratio_is_the_density_of_the_rows():
     """Σ log Normal(x | its component) over observed cells, in the data's unit, by SciPy."""
     from scipy.stats import norm
@@ -64,6 +65,7 @@ def test_log_ratio_is_the_density_of_the_rows():
         np.testing.assert_allclose(log_ratio(chain, state)[p], expected, rtol=1e-10)
 
 
+@pytest.mark.thorough
 def test_padding_contributes_nothing():
     """Rows of weight 0, whatever they hold, and places beyond the size: the same densities."""
     chain, wider = chain_of(ROWS, 3), chain_of(ROWS, 3, 5)
@@ -238,6 +240,7 @@ def z_of_evidence(rows: np.ndarray, size: int, seeds: int, particles: int) -> fl
     return float((ratios.mean() - 1) / error)
 
 
+@pytest.mark.thorough
 def test_annealing_has_the_exact_evidence():
     assert abs(z_of_evidence(ROWS[:5], 3, 40, 50)) < Z_LIMIT
 
@@ -258,6 +261,7 @@ def z_of_prefixes(sampler: Any, islands: int, particles: int) -> np.ndarray:
     return (ratios.mean(1) - 1) / (ratios.std(1, ddof=1) / np.sqrt(islands))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("islands", "particles"), [(50, 16), pytest.param(2000, 50, marks=pytest.mark.slow)])
 def test_rows_in_turn_have_the_exact_evidence_of_every_prefix(islands, particles):
     """Means and precisions integrated out, the rates drawn: the path that a search takes."""

@@ -90,6 +90,7 @@ def test_densities_of_all_labellings(kind):
     assert chain.label_scores(state) is None
 
 
+@pytest.mark.thorough
 def test_padding_contributes_nothing():
     """Rows of weight 0, whatever they hold, and places beyond the size: the same densities and the same draws."""
     chain = chain_of(DIAGONAL, 5, 3, 4)
@@ -177,6 +178,7 @@ def test_sweep_draws_from_the_tempered_conditionals_of_every_kind(kind, temperat
     check_transitions(kind, temperature, 6000)
 
 
+@pytest.mark.thorough
 def test_first_draws_have_the_prior_of_labels():
     n, size, draws = 4, 3, 40_000
     chain = chain_of(BERNOULLI, n, size, 5)
@@ -250,6 +252,7 @@ def about_labels(kind: Kind, n: int, size: int, capacity: int = 4) -> tuple[Coll
     return anchored, np.take_along_axis(log_lean[:n], labels, axis=1).sum(0)
 
 
+@pytest.mark.thorough
 def test_sweep_about_a_labelling_draws_from_the_tempered_conditionals():
     n, size, temperature = 3, 3, 0.4
     chain, log_q = about_labels(DIAGONAL, n, size)
@@ -278,6 +281,7 @@ def test_renamed_states_are_scored_as_what_they_are():
     np.testing.assert_allclose(scores[:, order[:3], np.arange(3)].sum(1), log_q, rtol=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seeds", [60, pytest.param(1000, marks=pytest.mark.slow)])
 def test_annealing_about_a_labelling_has_the_exact_evidence(seeds):
     """All labellings counted, though q knows one: E[p̂] = p(rows) forwards, 1 / p(rows) back from posterior draws."""

@@ -107,6 +107,7 @@ def test_simulated_scales_have_their_prior():
     np.testing.assert_allclose(tau.mean(1) * rate / 3.0, 1.0, atol=Z_LIMIT / np.sqrt(300))
 
 
+@pytest.mark.thorough
 def test_bound_is_below_the_exact_evidence_and_the_generic_engines():
     """Of the kernel's fit, at exactly its state, hyper-parameters included; and it is stationary in them."""
     data, size = dataset(ROWS), (2,)
@@ -131,6 +132,7 @@ def test_bound_is_below_the_exact_evidence_and_the_generic_engines():
 # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 def test_density_of_all_labellings_at_every_node():
     """log p(rows, z, h) against SciPy's Student t, a cell missing, at nodes of both grids."""
     size = 3
@@ -205,6 +207,7 @@ def test_annealing_has_the_exact_evidence(path):
     assert np.abs(z_of_evidence(path(chain_of(2)), 150)).max() < Z_LIMIT
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seeds", [200, pytest.param(2000, marks=pytest.mark.slow)])
 def test_rows_in_turn_have_the_exact_evidence(seeds):
     """The same along the data, hyper-parameters from their priors before any row."""
@@ -287,6 +290,7 @@ def test_equal_cells_have_a_finite_evidence_only_with_a_least_width():
     assert log_joint(-60.0, LEAST) == pytest.approx(log_joint(-30.0, LEAST), abs=1e-3)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["diagonal", pytest.param("full", marks=pytest.mark.slow)])
 def test_bound_is_finite_and_below_the_evidence_of_equal_cells(name):
     fit = estimator(with_least(name, LEAST), dataset(TIES)).fit((2,), jax.random.key(0), None)
@@ -309,6 +313,7 @@ def test_annealing_has_the_exact_evidence_of_equal_cells(name):
 # ── weights ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 def test_dynamic_weights_share_one_concentration():
     """α/K for each of K: the density of labels, the log-joint and what is drawn."""
     component = DiagonalComponents()

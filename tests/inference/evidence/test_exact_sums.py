@@ -67,6 +67,7 @@ def log_marginal(cells: np.ndarray, kappa: float, alpha: float, beta: float) -> 
     return float(logsumexp(log_integrand) + np.log(grid[1] - grid[0]))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("spread", "offset"),
     in_tiers(itertools.product(SPREADS, OFFSETS), {(1e-3, 0.0), (1e-14, 0.43), (1e-10, 1e6)}.__contains__),
@@ -93,6 +94,7 @@ def test_density_of_close_cells_is_that_of_a_fine_grid(spread, offset):
     assert np.isfinite(np.asarray(log_density)).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "spread", [*(pytest.param(spread, marks=pytest.mark.slow) for spread in SPREADS[:3]), SPREADS[3]]
 )

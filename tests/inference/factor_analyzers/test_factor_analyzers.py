@@ -196,6 +196,7 @@ def test_rows_that_go_again_have_the_evidence_of_rows_that_come_under_wide_prior
 # ── components ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 def test_rows_given_parameters_and_given_rows(float64):
     """SciPy's density; and an average over parameters drawn, 3e4 of them."""
     component = FactorAnalyzerComponents(2, np.array([0.3, -1.0, 0.1]), 1.7, 0.5, 0.8, 2.0, 0.6)
@@ -234,6 +235,7 @@ def test_the_contract_is_kept():
 # ── fits and searches ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 def test_ascent_is_that_of_the_generic_engine(float64):
     """Bounds after every sweep, from the same labels and scores."""
     data, size, capacity = dataset(ROWS), (3,), (4,)

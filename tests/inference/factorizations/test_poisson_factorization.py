@@ -174,6 +174,7 @@ def path_weights(
     return np.where(np.isnan(counts), 0.0, cells).sum((1, 2))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("model", "t"),
     [(MODEL, 0.45), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((MODEL, 1.0), (NOISY, 0.45)))],
@@ -299,6 +300,7 @@ def about_three() -> AnchoredFactorization:
     return near(INFERRED, CELLS, 3)
 
 
+@pytest.mark.thorough
 def test_densities_near_a_fit_are_those_of_scipy():
     """log p(state, counts) and log q, of counts whose noise has a shape that is inferred."""
     chain, rng = about_three(), np.random.default_rng(0)
@@ -384,6 +386,7 @@ def test_entries_too_small_for_counts_to_tell_are_drawn_from_the_tail(count: int
         assert kstest(np.exp(far).ravel(), lambda value: below(value) / below(FAINT)).pvalue > 1e-3
 
 
+@pytest.mark.thorough
 def test_labels_are_scored_by_where_they_go():
     """What q says of a state under new labels is what the scores said before; three factors tell an order from its
     inverse."""
@@ -429,6 +432,7 @@ def test_true_latents_of_many_counts_begin_backward_paths_above_forward_ones():
 # ── the kernel ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 def test_the_kernel_is_the_generic_engine():
     """The same bound at the same factors, every row's at its optimum."""
     data, size = tiny().dataset(), (2,)
@@ -525,6 +529,7 @@ def test_factors_are_matched_and_compared_by_cells_and_by_columns():
     assert affinity[~np.eye(3, dtype=bool)].max() < 0.2
 
 
+@pytest.mark.thorough
 def test_the_shape_of_the_noise_is_found():
     """Of counts that vary by m²/4; without it the same fit says nothing of it, and is much worse."""
     rng, factors = np.random.default_rng(1), np.kron(np.eye(2), np.linspace(40.0, 10.0, 20))

@@ -110,6 +110,7 @@ CASES = [
 ]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("sampler", "missing"), CASES, ids=lambda v: v.name if isinstance(v, Sampler) else str(v))
 def test_chains_have_the_enumerated_posterior(sampler, missing):
     """Whole classes included, with and without a missing cell: 18 functions, |z| < 4.5."""
@@ -145,6 +146,7 @@ def ratio_z(ratios: np.ndarray) -> float:
     return float(abs(ratios.mean() - 1) / (ratios.std(ddof=1) / np.sqrt(len(ratios))))
 
 
+@pytest.mark.thorough
 def test_particle_evidence_is_unbiased():
     """The average over 250 passes of 20 particles, with a standard error below 3 %: |z| < 4.5."""
     ratios = evidence_ratios(250)
@@ -356,6 +358,7 @@ def several(sampler: Sampler, draws: int, after: Any = None) -> Any:
     return loop(chains, jax.random.key(2), draws=draws, **settings)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "sampler",
     [SAMPLERS[0], *(pytest.param(s, marks=pytest.mark.slow) for s in (*SAMPLERS[1:], COMPILED))],

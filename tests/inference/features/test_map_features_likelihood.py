@@ -105,6 +105,7 @@ def test_device_agrees_with_the_host():
         np.testing.assert_allclose(device.log_predictive(terms, bits, new), expected, rtol=1e-13)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "mask"), CASES)
 def test_bounds_hold_for_every_assignment(name: str, mask: str):
     """remaining_bound against every completion of some prefixes; row_bound against rows wherever they come."""

@@ -94,6 +94,7 @@ def test_left_ordered():
     assert left_ordered(np.zeros((3, 2))).shape == (3, 0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("alpha", [0.4, 2.0, 4.5])  # above N = 3, opening features can raise the prior
 def test_best_completion_is_the_maximum(alpha: float):
     best: dict[tuple[int, bytes], float] = defaultdict(lambda: -np.inf)

@@ -72,6 +72,7 @@ def test_changes_are_those_of_the_matrix():
     assert np.isnan(invert_all(-jnp.asarray(matrices[0, 0])[:, :, None, None])[1]).all()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backward", [False, pytest.param(True, marks=SLOW)])
 @pytest.mark.parametrize(
     ("inferred", "variants"), [(True, False), *(pytest.param(*each, marks=SLOW) for each in (ALL, PLAIN))]
@@ -93,6 +94,7 @@ def test_sweeps_are_those_of_any_mixture(inferred, variants, backward):
     assert (np.asarray(one[0]) != np.asarray(other[0])).any()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("inferred", "variants"), [(False, True), *(pytest.param(*each, marks=SLOW) for each in (PLAIN, ALL))]
 )
@@ -121,6 +123,7 @@ def test_a_second_path_begins_where_that_of_any_mixture_does(inferred, variants)
     jax.tree.map(partial(np.testing.assert_allclose, rtol=0, atol=1e-8), *found)
 
 
+@pytest.mark.thorough
 def test_components_that_lose_their_rows_are_as_new():
     """A row far out is alone in a component and leaves: nothing of it remains, however small the prior's spread."""
     values = np.array([[0.0, 0.1], [0.2, -0.1], [-0.1, 0.3], [1e4, -2e4]])

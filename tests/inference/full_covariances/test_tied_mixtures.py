@@ -75,6 +75,7 @@ def test_oracle_agrees_with_others():
 # ── the chain ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 def test_densities_of_all_labellings(float64):
     """Three of four places in use, padding in one of them; and what any row makes of each component it joins."""
     plain, every = chain_of(5, 3), tied_oracles.all_labels(5, 3)
@@ -100,6 +101,7 @@ def step(chain: Any, key: Any, state: Any, temperature: Any, backward: bool) -> 
     return chain.step(key, state, temperature, backward=backward)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backward", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_sweeps_leave_the_tempered_posterior(float64, backward):
     """20,000 exact draws of π_t, swept once, are still its draws; swept at another temperature they are not."""
@@ -119,6 +121,7 @@ def test_sweeps_leave_the_tempered_posterior(float64, backward):
     assert largest_z(1.0) > 2 * Z_LIMIT
 
 
+@pytest.mark.thorough
 def test_rows_of_a_hyper_prior_have_its_density(float64):
     """log p(rows, labels, h) is what the numbers h give, beside the prior of h."""
     spread, count = GammaPrior(2.0, 1.5), GammaPrior(1.5, 2.0)
@@ -139,6 +142,7 @@ def test_rows_of_a_hyper_prior_have_its_density(float64):
 # ── fits and searches ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 def test_one_component_is_the_full_covariance():
     """The bound is the evidence itself, and the density of new rows a ratio of two."""
     fit = lv.fit(MODEL, ROWS, size=1, starts=1)

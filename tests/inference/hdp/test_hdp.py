@@ -55,6 +55,7 @@ def test_the_bound_is_exact_where_nothing_is_approximate(float64):
     assert found == pytest.approx(truth, abs=1e-9)
 
 
+@pytest.mark.thorough
 def test_the_bound_is_below_the_process_and_rises_with_truncation(float64):
     """The process' evidence does not depend on it. Each truncation goes on from the one before: an added topic that has
     its prior as q changes nothing, so that the bound can only rise."""
@@ -119,6 +120,7 @@ def packed_state(model: HDP, packed: Any, fit: MeanField, data: Any, n_topics: i
     return AscentState(total, blank, seating, gamma, alpha)
 
 
+@pytest.mark.thorough
 def test_the_kernel_has_the_generic_bound_and_stays_at_its_optimum(float64):
     """At the end of a generic ascent: the same number, and no pass of the kernel moves it; nor does it fall on the way
     there from the generic start."""
@@ -188,6 +190,7 @@ def model() -> lv.FittedModel:
     return lv.fit(HDP(0.1, tables=4), planted(), size=7, seed=0)
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:.*no word that the model knows")
 def test_a_fit_has_topics_and_alpha_that_score_documents(model):
     assert model.topics(3).shape == (7, 2)
@@ -255,6 +258,7 @@ def test_the_model_can_be_stored():
     assert "corpus concentration ~ Gamma(2, rate 3); document concentration 1.5; 4 tables" in stored.describe()
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:.*no word that the model knows")
 @pytest.mark.parametrize(
     "counts",

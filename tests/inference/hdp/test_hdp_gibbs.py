@@ -163,6 +163,7 @@ def test_the_exact_posterior_finds_tables_that_are_tokens(monkeypatch):
         assert chain_z(groups, 60).max() > 1.5 * Z_LIMIT
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("labels", [pytest.param((0,) * 6, marks=pytest.mark.slow), (0, 1, 1, 0, 0, 1)])
 def test_the_density_of_a_state_is_that_of_its_partition(labels):
     """Weights of one and of two parts integrated out by quadrature: the joint of the seatings, summed over tables."""
@@ -232,6 +233,7 @@ def sample(data: Any) -> Any:
     return direct_assignment(HDP(0.2), data, sweeps=4, key=jax.random.key(3))
 
 
+@pytest.mark.thorough
 def test_counts_are_those_of_the_assignments(data, sample):
     tokens, z = expand(data), sample.assignments
     counted = np.zeros_like(sample.topic_word)

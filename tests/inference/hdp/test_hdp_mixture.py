@@ -91,6 +91,7 @@ def test_the_bound_is_exact_where_nothing_is_approximate(float64):
     assert found.bounds[int(found.sweeps) - 1] == pytest.approx(truth, abs=1e-9)
 
 
+@pytest.mark.thorough
 def test_the_bound_is_below_the_process_and_rises_with_truncation(float64):
     """An empty group, one of one row, missing cells. Each truncation goes on from the one before: an added component
     that has its prior as q changes nothing, so that the bound can only rise."""
@@ -145,6 +146,7 @@ def generic_locals(fit: Fit, found: AscentTrace, size: int) -> dict[str, Any]:
     }
 
 
+@pytest.mark.thorough
 def test_the_end_is_the_generic_engine_s(float64):
     """The same number, and every natural parameter is the gradient of the log-joint."""
     fit, found = climbed()
@@ -213,6 +215,7 @@ def model() -> lv.FittedModel:
     return lv.fit(HDPMixture(lv.models.DiagonalComponents.scaled_to(groups.rows.values), tables=4), groups, size=6)
 
 
+@pytest.mark.thorough
 def test_shared_clusters_are_found_in_every_group():
     groups, truth = planted()
     found = model()

@@ -120,6 +120,7 @@ def test_ideas_move_tokens_and_lose_only_those_of_a_deleted_topic():
 # ── fits ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["copies", "copies, and two topics in one"])
 def test_proposals_leave_a_bad_start(name):
     """To as many topics as were planted, and their words."""

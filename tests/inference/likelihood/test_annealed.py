@@ -62,6 +62,7 @@ def test_the_oracle_is_the_sum_over_topic_sets(ambiguous, alpha):
     assert abs(found - exact) < 4 * error + 0.01
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("alpha", [0.01, 0.3])
 def test_islands_are_unbiased(ambiguous, alpha):
     """The mean of p̂/p over 400 islands of few steps is 1: weights, resampling and both moves are right."""
@@ -107,6 +108,7 @@ def test_a_document_of_several_modes_has_its_right_value():
     assert abs(together + 142.09) < 0.4
 
 
+@pytest.mark.thorough
 def test_moves_keep_counts_and_topics_together():
     """After both moves the counts are those of the topics, and no token is where its word is impossible."""
     random = np.random.default_rng(0)
@@ -140,6 +142,7 @@ def test_moves_keep_counts_and_topics_together():
         assert_consistent(state, document)
 
 
+@pytest.mark.thorough
 def test_the_first_step_draws_every_token_from_the_mean_field():
     """After step 0 the topics of each token have the shares of q, wherever the tokens were before."""
     topics = np.random.default_rng(1).dirichlet(np.full(6, 0.5), 3)
@@ -248,6 +251,7 @@ def test_stated_errors_hold_on_the_campaign_s_documents():
         assert table.loc[method, "within_4"] > 0.98
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("alpha", [1e-30, pytest.param(1e-6, marks=pytest.mark.slow)])
 def test_topics_of_many_tokens_are_lost_where_alpha_asks_for_it(ambiguous, alpha):
     """Particles begin with several topics; at α = 10⁻³⁰ all tokens have one. Without merges 60 nats were missing."""
@@ -341,6 +345,7 @@ def distance_after_moves(topics, prior, words, s, move) -> tuple[float, float]:
     return float(((seen - expected) ** 2 / expected).mean()), float(moved)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("s", "alpha"), [pytest.param(1.0, 0.02, marks=pytest.mark.slow), (0.4, 1e-3)])
 def test_splits_and_merges_leave_the_path_as_it_is(ambiguous, s, alpha):
     """Exact draws of the topics of five tokens have the same shares after three moves: χ² of each is 1 on average."""

@@ -178,6 +178,7 @@ def test_an_average_per_position_is_biased(small):
     assert per_position < exact[13] - 8 * error
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "sweeps", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(4, marks=pytest.mark.slow)]
 )
@@ -207,6 +208,7 @@ def test_every_chain_is_unbiased_without_annealing(small, sweeps):
     assert abs(ratios.mean() - 1) < stats.norm.isf(FALSE_ALARM / 2) * error
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("method", "samples"),
     [
@@ -283,6 +285,7 @@ def test_the_smallest_alpha(small, method):
     assert np.abs(errors).max() < 3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "alpha", [1e-6, pytest.param(1e-10, marks=pytest.mark.slow), pytest.param(1e-30, marks=pytest.mark.slow)]
 )
@@ -356,6 +359,7 @@ def test_the_error_of_chains_holds_for_log_normal_weights(chains, spread):
         assert np.mean(np.abs(plain.log_likelihood) <= 2 * plain.standard_error) < 0.86
 
 
+@pytest.mark.thorough
 def test_estimates_outside_the_proof_are_called_out(small):
     """Three estimates, one 40 nats too low with a small error: a warning, and an error that reaches the far end."""
     topics, counts, exact = small
@@ -392,6 +396,7 @@ def test_harmonic_mean_is_too_high_and_says_so(small):
     assert np.mean(result.log_likelihood - exact) > 0.3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "method", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("ais", "mfi", "mfi2", "lr")), "lrs"]
 )
@@ -407,6 +412,7 @@ def test_one_topic_is_exact(method):
 # --- promises to callers ----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "method", ["mfi", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ais", "lrs", "lr"))]
 )
@@ -467,6 +473,7 @@ def test_impossible_words_give_minus_infinity_and_a_warning(small, method):
         np.testing.assert_allclose(np.delete(result.log_likelihood, 4), np.delete(exact, 4), rtol=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "method",
     ["mfi", "exact", "bounds", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ais", "mfi2", "lrs"))],

@@ -31,6 +31,7 @@ def cases(draw):
     return topics, alpha, counts
 
 
+@pytest.mark.thorough
 @settings(deadline=None, max_examples=150, derandomize=True)
 @given(cases())
 @pytest.mark.filterwarnings("ignore:.*no topic can produce:RuntimeWarning")
@@ -43,6 +44,7 @@ def test_the_interval_holds_the_truth(case):
     assert np.all(upper <= saturated_ceiling(sparse.csr_array(counts)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("length", [1, 30, 400])
 def test_two_topics_in_closed_form(length):
     """One word repeated: Σ_j binom(n, j) β₁ʲ β₂ⁿ⁻ʲ B(α₁ + j, α₂ + n − j) / B(α), long documents included."""
@@ -132,6 +134,7 @@ def test_padding_topics_changes_nothing():
     np.testing.assert_allclose(padded.upper, plain.upper, rtol=1e-4)  # the contact point is found in float32
 
 
+@pytest.mark.thorough
 def test_topic_order_and_document_order_do_not_matter():
     topics, alpha, counts = corpus(n_documents=4)
     plain = document_bounds(topics, alpha, counts)

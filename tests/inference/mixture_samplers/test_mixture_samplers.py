@@ -354,6 +354,7 @@ def short_chain(run: Callable[..., MixtureTrace], keep: int) -> MixtureTrace:
     return run(DPMixture(DiagonalComponents(), 1.3), data, key=jax.random.key(0), sweeps=20, keep=keep)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "sampler", [*(pytest.param(each, marks=pytest.mark.slow) for each in SAMPLERS[:2]), SAMPLERS[2]], ids=by_name
 )
@@ -366,6 +367,7 @@ def test_predictive_density_integrates_to_one(sampler):
     assert np.trapezoid(density * np.cosh(t), t) == pytest.approx(1, abs=2e-3)
 
 
+@pytest.mark.thorough
 def test_slice_weights_are_those_of_the_partition():
     """n_k / (N + α) on average wherever a component has its place, and sticks of the rest in the free places."""
     counts, alpha = jnp.array([0.0, 3, 0, 1]), 1.3

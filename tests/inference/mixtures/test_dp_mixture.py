@@ -35,6 +35,7 @@ N_DRAWS = 4000
 # ── the bound ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", in_tiers(cases.KINDS, lambda kind: kind is cases.BERNOULLI, lambda kind: kind.name))
 @pytest.mark.parametrize(
     "concentration",
@@ -77,6 +78,7 @@ def test_the_truncated_process_is_no_bound_on_the_process():
     assert found.fit((2,), jax.random.key(0), None).log_lower < process
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "kind", [cases.BERNOULLI, pytest.param(cases.FULL, marks=pytest.mark.slow)], ids=lambda kind: kind.name
 )
@@ -108,6 +110,7 @@ def drawn_partitions(name: str, n: int, alpha: float) -> np.ndarray:
     return np.asarray(jax.jit(jax.vmap(lambda key: scheme(key, n, alpha)))(keys))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", ["restaurant", "urn", "sticks"])
 def test_three_constructions_have_the_same_law(name):
     """Frequencies of all 15 partitions of four against the formula: χ², false alarm 1e-4."""
@@ -170,6 +173,7 @@ def test_occupied_counts_follow_the_shares():
     assert np.all(chain.standard_error < 0.01)
 
 
+@pytest.mark.thorough
 def test_occupied_posterior_has_the_table_form():
     """The columns of a size search, and both in one picture."""
     rows = np.concatenate([cases.VALUES, cases.VALUES + 9])

@@ -24,6 +24,7 @@ def edge_rows() -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.thorough
 def test_equal_rows_give_a_finite_bound():
     model = FiniteMixture(lv.models.DiagonalComponents.scaled_to(clusters()))
     estimate = estimator(model, dataset(np.full_like(clusters(), 1.3))).fit(SIZE, jax.random.key(0), None)
@@ -82,6 +83,7 @@ def test_data_without_a_density_are_refused():
         lv.models.DiagonalComponents(rate=0.0)
 
 
+@pytest.mark.thorough
 def test_components_far_narrower_than_their_distance_keep_their_width():
     """Two clusters of width 1e-5 a unit apart: in float32 their parameters say nothing of how wide they are."""
     rng = np.random.default_rng(0)

@@ -77,6 +77,7 @@ def test_a_merger_gains_what_the_whole_has_over_the_two_groups(kind, float64):
         assert found[j, k] == pytest.approx(whole - apart, abs=1e-8)
 
 
+@pytest.mark.thorough
 def test_two_groups_in_one_component_are_cut_apart_and_one_group_is_left_whole(float64):
     rows = clusters()[:34]
     component = lv.models.FullCovarianceComponents.scaled_to(rows)
@@ -126,6 +127,7 @@ def test_mergers_at_once_touch_a_component_once():
     np.testing.assert_array_equal(first.shares.sum(0), [2, 0, 2, 0])
 
 
+@pytest.mark.thorough
 def test_every_proposal_is_recorded_with_its_gain():
     record = history().proposals
     assert {proposal.kind for proposal in record} >= {"merge", "delete", "birth"}

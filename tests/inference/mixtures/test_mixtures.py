@@ -68,6 +68,7 @@ def test_predictive_density_is_a_ratio_of_marginals(kind, float64):
     assert ours == pytest.approx(kind.log_marginal(rows[:5]) - kind.log_marginal(rows[:4]), abs=1e-9)
 
 
+@pytest.mark.thorough
 @fast_for(cases.KNOWN, cases.BERNOULLI)
 def test_likelihood_is_below_its_ceiling_and_linear(kind, float64):
     component, n_dims = kind.component, kind.rows.shape[1]
@@ -83,6 +84,7 @@ def test_likelihood_is_below_its_ceiling_and_linear(kind, float64):
     np.testing.assert_allclose(at[2] - at[1], at[1] - at[0], rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.thorough
 @fast_for(cases.KNOWN, cases.FULL)
 def test_packing_is_the_inner_product(kind, float64):
     component, n_dims = kind.component, kind.rows.shape[1]
@@ -159,6 +161,7 @@ def test_recorded_evidence_is_that_of_the_state():
 # ── evidence ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 @fast_for(cases.DIAGONAL)
 @pytest.mark.parametrize("size", [1, 2])
 def test_bound_is_below_the_exact_evidence(kind, size):
@@ -173,6 +176,7 @@ def test_bound_is_below_the_exact_evidence(kind, size):
         assert truth - 4 < estimate.log_lower <= truth + 1e-9
 
 
+@pytest.mark.thorough
 def test_relabellings_correct_the_bound():
     """Separate groups: the bound sits in one of K! labellings, and with log K! it is the evidence, nearly."""
     rows = np.array([[-4.0], [-4.2], [0.1], [-0.1], [4.1], [3.9]])
@@ -185,6 +189,7 @@ def test_relabellings_correct_the_bound():
     assert truth - estimate.log_lower == pytest.approx(np.log(6), abs=0.02)
 
 
+@pytest.mark.thorough
 def test_plug_in_evidence_is_exact_and_certified():
     """Σ_n log Σ_k π_k p(x_n | θ_k) written out; nested, under a ceiling."""
     rows, variance = clusters(), 0.16
@@ -242,6 +247,7 @@ def test_search_over_mixtures_is_stored(tmp_path):
 # ── predictive density ──────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("process", "name"),
     [
@@ -262,6 +268,7 @@ def test_predictive_density_integrates_to_one(name, process):
     assert np.trapezoid(density * np.cosh(t), t) == pytest.approx(1, abs=2e-3)
 
 
+@pytest.mark.thorough
 def test_a_weight_of_zero_has_no_part_in_the_predictive_density(float64):
     """A row that the prior explains by more than 691 nats better than the one component of 200 tight rows."""
     component, rng = lv.models.DiagonalComponents(), np.random.default_rng(0)
@@ -286,6 +293,7 @@ def test_grown_fits_keep_what_they_start_from():
     assert found.fit((3,), jax.random.key(5), small).log_lower > small.log_lower
 
 
+@pytest.mark.thorough
 def test_variances_with_a_floor_have_a_maximum_of_the_likelihood():
     """The plug-in form of Gaussians with a floor far below their variances: scikit-learn's maximum."""
     rows = clusters()

@@ -74,6 +74,7 @@ def test_tiles_of_many_columns_have_fewer_rows() -> None:
         assert np.size(tiles.coordinates[0]) <= max(TILE * 4, TILE_CELLS)
 
 
+@pytest.mark.thorough
 def test_means_are_those_of_the_moments_without_covariances() -> None:
     values = table(12, 3)
     fit = lv.fit(FiniteMixture(DiagonalComponents.scaled_to(values)), values, size=2, seed=0)

@@ -118,6 +118,7 @@ def ranks(case: Case, replicates: int) -> dict[str, np.ndarray]:
     return {name: np.stack(each) for name, each in found.items()}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", in_tiers(CASES, lambda name: name in FAST))
 def test_true_parameters_rank_evenly_among_draws_given_the_state(name: str):
     with jax.enable_x64(True):
@@ -157,6 +158,7 @@ def drawn(draws: int, *, parameters: bool = True, after: Trace | None = None) ->
     )  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_parameters_change_nothing_else_and_a_run_goes_on_to_the_same_bits():
     whole, without = drawn(12), drawn(12, parameters=False)
     assert whole.names == (*without.names, "weights", "components", LOG_LIKELIHOOD)
@@ -200,6 +202,7 @@ def of_documents(trace: Trace, place: tuple[int, int]) -> np.ndarray:
 LIKELIHOODS = {"mixture": of_mixture, "hidden Markov": of_sequences, "mixture of unigrams": of_documents}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", in_tiers(LIKELIHOODS, lambda name: name == "mixture"))
 def test_likelihoods_of_units_are_those_of_the_drawn_parameters(name: str):
     model, data = (MIXTURE, ROWS) if name == "mixture" else CASES[name]()[:2]
@@ -302,6 +305,7 @@ def test_what_cannot_be_matched_is_said(tmp_path: Path):
     assert lv.load_trace(tmp_path / "trace").quantities == trace.quantities
 
 
+@pytest.mark.thorough
 def test_tokens_of_documents_in_several_batches_are_found():
     random = np.random.default_rng(5)
     counts = random.poisson(np.repeat([0.05, 3.0], [6, 4])[:, None] * np.ones(60))  # six short, four long documents
@@ -322,6 +326,7 @@ def test_tokens_of_documents_in_several_batches_are_found():
         assert not tokens[:, ~here].any()
 
 
+@pytest.mark.thorough
 def test_allele_frequencies_of_populations_are_recorded():
     counts = np.array([[2, 0, 1, 1], [1, 1, 2, 0], [0, 2, 0, 2], [2, 0, 2, 0]])
     people = lv.Genotypes.from_matrix(counts, ["snp1=A", "snp1=G", "snp2=C", "snp2=T"])

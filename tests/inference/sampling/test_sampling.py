@@ -82,6 +82,7 @@ def test_occupied_components_of_three_rows():
     assert (each == trace["rows"]).all()
 
 
+@pytest.mark.thorough
 def test_occupied_components_of_a_process():
     """From starts far apart, in more components than there were places for, and gone on with."""
     model = lv.models.DPMixture(mixture_cases.KNOWN.component, 1.3)
@@ -102,6 +103,7 @@ def test_occupied_components_of_a_process():
     assert_same(lv.sample(model, ROWS, draws=2000, after=part, **settings), trace)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("model", "data", "size", "label", "counts"),
     [
@@ -130,6 +132,7 @@ def test_labels_of_every_unit_are_recorded_where_they_are_asked_for(model, data,
     assert (brief[counts] == trace[counts]).all()
 
 
+@pytest.mark.thorough
 def test_a_process_outgrows_its_places_and_goes_on():
     """Twenty rows far apart are in twenty components: more than the 16 places that chains begin with."""
     model = lv.models.DPMixture(lv.models.KnownCovarianceComponents(0.01, 0.0, 1e-4), 20.0)
@@ -225,6 +228,7 @@ def test_continued_is_uninterrupted():
     assert_same(small_run(40, after=small_run(13)), small_run(40))
 
 
+@pytest.mark.thorough
 def test_chains_that_disagree_are_lengthened_by_default(monkeypatch):
     """The draws are those of a run at the pace that was reached."""
     few = {"size": 2, "chains": 2, "draws": 201, "seed": 3, "progress": False}

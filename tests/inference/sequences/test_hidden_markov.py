@@ -133,6 +133,7 @@ def test_ascent_is_the_generic_ascent():
     assert ours.log_lower == pytest.approx(generic.log_lower, abs=0.05)
 
 
+@pytest.mark.thorough
 def test_scaled_recursions_are_those_of_the_family():
     """Shares, steps and log Z of ragged sequences as the family has them, where potentials nearly vanish too."""
     data = tiny().dataset()

@@ -120,6 +120,7 @@ def misfit(q: str, t: float, at: float, backward: bool, width: int = 1) -> float
     return float(chi2.sf(((observed - expected) ** 2 / expected).sum(), len(expected) - 1))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backward", [False, True])
 @pytest.mark.parametrize("t", [0.4, *(pytest.param(t, marks=pytest.mark.slow) for t in (0.0, 1.0))])
 @pytest.mark.parametrize("q", ["prior", "topics", "responsibilities"])
@@ -128,6 +129,7 @@ def test_a_sweep_leaves_its_place_on_the_path_as_it_is(q, t, backward):
     assert misfit(q, t, t, backward) > 1e-4
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backward", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("t", [0.4, 1.0])
 @pytest.mark.parametrize(
@@ -273,6 +275,7 @@ def test_where_directions_are_far_apart_a_second_path_begins_where_the_first_one
     assert lower < np.mean(second.backward) + 3.0  # nothing is contradicted
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("compared", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_first_path_that_is_bound_to_be_too_wide_is_gone_one_way_only(compared):
     """compared: with the number that the same path has where steps are many, both ways."""
@@ -291,6 +294,7 @@ def test_a_first_path_that_is_bound_to_be_too_wide_is_gone_one_way_only(compared
     assert quick == pytest.approx(slow, abs=2.0)
 
 
+@pytest.mark.thorough
 def test_topics_to_begin_with_are_those_of_the_best_particle(float64):
     plain = chain("prior")
     anchor = anchored_chain(plain, jax.random.key(0), [_init(plain, jax.random.key(1), 4)] * 2)

@@ -132,6 +132,7 @@ def misfit_of_wide_groups(t: float) -> float:
     return float(chi2.sf(total, len(expected)))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("t", [pytest.param(0.1, marks=slow), 0.6])
 def test_a_sweep_over_wide_groups_leaves_its_place_on_the_path_as_it_is(t):
     assert misfit_of_wide_groups(t) > 1e-4
@@ -145,6 +146,7 @@ def test_without_the_ratio_of_words_it_would_not(t, monkeypatch):
     assert misfit_of_wide_groups(t) < 1e-6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("n_topics", "pairs"), [pytest.param(2, 1, marks=slow), pytest.param(3, 1, marks=slow), (4, 2)]
 )

@@ -97,6 +97,7 @@ def ascended(at: np.ndarray) -> np.ndarray:
     return at
 
 
+@pytest.mark.thorough
 def test_its_fixed_point_is_that_of_batches():
     """From scratch, with steps that grow small. What is left is noise: about a step ρ has left of it √(ρ/2) of one
     minibatch's standard deviation, which all minibatches enumerated say; allowed are six of these."""

@@ -147,6 +147,7 @@ def fits(model: lv.models.Model, files: CountFiles, start: Estimate | None = Non
     return at_hand.fit(SIZE, key, start), on_disk.fit(SIZE, key, start)
 
 
+@pytest.mark.thorough
 def test_a_small_corpus_is_fitted_to_the_same_topics(files):
     """One run, one piece a batch: the same tiles in the same order through the same kernel, in programs that XLA fuses
     otherwise: float32's last digit may differ, and no more."""
@@ -156,6 +157,7 @@ def test_a_small_corpus_is_fitted_to_the_same_topics(files):
     assert on_disk.passes == at_hand.passes
 
 
+@pytest.mark.thorough
 def test_a_fit_of_fewer_topics_leaves_out_the_same_ones(files):
     """A fit of three begins with one of five. What documents lose without a topic is added up over the pieces."""
     at_hand, on_disk = fits(lv.models.LDA(), files, lv.fit(lv.models.LDA(), counts(), size=5).estimate)
@@ -163,6 +165,7 @@ def test_a_fit_of_fewer_topics_leaves_out_the_same_ones(files):
     assert on_disk.log_lower == pytest.approx(at_hand.log_lower, rel=1e-6)
 
 
+@pytest.mark.thorough
 def test_many_pieces_are_fitted_to_the_same_topics(files, small_pieces):
     """Documents stand in other tiles and batches, so the passes go another way; the bound at the end is theirs."""
     at_hand, on_disk = fits(lv.models.LDA(), files)

@@ -177,6 +177,7 @@ def test_exp_digamma_in_float32():
 # ── kernels against the generic engine ──────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 def test_document_bounds_are_the_generic_bound(float64):
     model, log_topics, gamma = LDA(ALPHA[:3], ETA), random_topics(), random_gamma()
     tiles = wide(packed()).tiles
@@ -285,6 +286,7 @@ def memoized_by_hand(
     return total, gamma
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("name", "rule"), [("collapsed", kernels.COLLAPSED), ("mean field", kernels.MEAN_FIELD)])
 def test_memoized_passes_are_their_definition(float64, name, rule):
     pseudo_counts = np.random.default_rng(2).gamma(0.5, 2.0, (N_WORDS, 4)) * (ALPHA > 0)
@@ -311,6 +313,7 @@ def test_memoized_passes_are_their_definition(float64, name, rule):
         np.testing.assert_allclose(np.asarray(state.total).sum(), counts().sum(), rtol=1e-12)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_lanes", [pytest.param(2, marks=pytest.mark.slow), 3])  # with 3 the last has no document
 @pytest.mark.parametrize(("name", "rule"), [("collapsed", kernels.COLLAPSED), ("mean field", kernels.MEAN_FIELD)])
 def test_passes_in_lanes_are_their_definition(name, rule, n_lanes):
@@ -328,6 +331,7 @@ def test_passes_in_lanes_are_their_definition(name, rule, n_lanes):
     np.testing.assert_allclose(np.asarray(on.total).sum(), counts().sum(), rtol=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "more", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["from nothing", "from more topics"]
 )
@@ -529,6 +533,7 @@ def test_recorded_marginal_bound_is_that_of_the_carried_state(monkeypatch):
     assert estimator.fit((3,), jax.random.key(0), None).log_lower == estimate.log_lower
 
 
+@pytest.mark.thorough
 def test_recorded_plug_in_interval_is_that_of_the_carried_state():
     estimate = TopicEstimator(LDA(1.9, ETA).plug_in(), data(), SETTINGS).fit((3,), jax.random.key(0), None)
     lower, upper = bound_units(estimate.model, estimate, data())

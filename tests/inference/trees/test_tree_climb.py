@@ -80,6 +80,7 @@ def test_counts_are_those_of_the_allocation(corpus):
     assert tree.table.sum() == counts.sum()
 
 
+@pytest.mark.thorough
 @HYPERS
 def test_blocks_move_while_that_gains(hyper):
     counts, true = draw_corpus(np.random.default_rng(1), hyper, np.array([12, 7, 9, 0, 15]), 6)
@@ -143,6 +144,7 @@ def test_any_corpus_at_any_depth(dense, depth):
     assert np.array_equal(levels_by_share(counts, found.paths).level_counts.sum(1), counts.data)
 
 
+@pytest.mark.thorough
 def test_fit_tree_begins_where_the_climb_ends(corpus):
     counts, _ = corpus
     model = lv.models.HLDA(3, branching=1.0, levels=(50, 30, 10), topics=0.005)

@@ -127,6 +127,7 @@ def test_conditionals_equal_enumeration(hyper, n, float64):
     assert chisquare(observed, probabilities * n).pvalue > SMALLEST_P
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("hyper", "n"),
     [
@@ -157,6 +158,7 @@ def test_chains_visit_states_as_often_as_they_are_probable(hyper, n, float64):
     assert chisquare(at_root, roots * n).pvalue > SMALLEST_P
 
 
+@pytest.mark.thorough
 def test_a_sweep_keeps_its_books():
     """Counts, parents and sums follow from paths and levels after every sweep; and no document or token is lost."""
     rng = np.random.default_rng(4)
@@ -188,6 +190,7 @@ def test_agglomerated_start_is_a_tree_worth_starting_from():
         assert np.isfinite(log_joint(counts_of(dense), degenerate, hyper).total)
 
 
+@pytest.mark.thorough
 def test_merging_siblings_gains():
     """Every node of a true tree torn in two is put together again, and log p never falls."""
     hyper = tree_hyper(3, 1.0, (3, 2, 1), 0.05)
@@ -201,6 +204,7 @@ def test_merging_siblings_gains():
     assert np.isfinite(trace.log_joint).all()
 
 
+@pytest.mark.thorough
 def test_places_grow_by_doubling():
     """40 documents of words of their own need 40 leaves: two doublings, two more compilations, the tree kept whole."""
     counts = counts_of(np.kron(np.eye(40, dtype=int), np.full((1, 2), 6)))
@@ -212,6 +216,7 @@ def test_places_grow_by_doubling():
     assert compiles_since(before)["tree_sweep"] <= 3
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("depth", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
 def test_any_depth(depth):
     counts = counts_of([[3, 0, 1], [0, 2, 0], [0, 0, 0]])
@@ -264,6 +269,7 @@ def test_slice_draws_have_their_density():
     np.testing.assert_allclose(np.quantile(draws, [0.1, 0.5, 0.9]), expected, rtol=0.12)
 
 
+@pytest.mark.thorough
 def test_hyperparameters_move_where_they_have_a_prior():
     counts, _ = draw_corpus(np.random.default_rng(1), DIRICHLET, np.full(10, 20), 8)
     priors = TreePriors(GammaPrior(1.0, 1.0), GammaPrior(1.0, 0.5), GammaPrior(1.0, 2.0))
@@ -293,6 +299,7 @@ def test_bad_settings_of_chains_are_refused():
         sample_tree(counts, DIRICHLET, jax.random.key(0), sweeps=1, start_branchings=())
 
 
+@pytest.mark.thorough
 def test_states_of_different_hyperparameters_are_compared_with_their_priors():
     """Inside a chain and between chains: p(w, z, c) times the prior densities, SciPy's."""
     counts, _ = draw_corpus(np.random.default_rng(1), DIRICHLET, np.full(10, 20), 8)

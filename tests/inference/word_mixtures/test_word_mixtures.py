@@ -123,6 +123,7 @@ def test_a_pass_of_plsi_is_the_em_step(tempering):
     np.testing.assert_allclose(found / found.sum(1, keepdims=True), expected, atol=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("smoothing", [pytest.param(0.0, marks=pytest.mark.slow), 0.1])
 def test_momentum_saves_passes_and_ends_where_em_stands_still(smoothing):
     counts = planted()
@@ -141,6 +142,7 @@ def test_momentum_saves_passes_and_ends_where_em_stands_still(smoothing):
     assert after[0.9][1] == pytest.approx(after[0.0][1], rel=1e-3)
 
 
+@pytest.mark.thorough
 def test_plsi_reports_the_likelihood_of_its_estimates():
     """At the proportions that are best for its topics; higher with more topics, and never above the saturated model."""
     counts, bounds = planted(documents_each=2), []
@@ -292,6 +294,7 @@ def test_a_fitted_plsi_scores_new_documents_by_the_training_documents():
 # ── the annealed evidence of mixtures of unigrams ───────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 def test_sparse_and_dense_paths_have_the_same_densities():
     """Documents as rows of counts have a multinomial coefficient that token sequences have not."""
     model, dense_data = MixtureOfUnigrams(0.8, 0.4), rows(COUNTS.astype(float), np.ones(COUNTS.shape, bool))
@@ -310,6 +313,7 @@ def test_sparse_and_dense_paths_have_the_same_densities():
     assert ours == pytest.approx(theirs - coefficients, abs=1e-9)
 
 
+@pytest.mark.thorough
 def test_annealed_evidence_of_mixtures_of_unigrams_is_the_exact_one():
     model, exact = MixtureOfUnigrams(0.8, 0.4), oracles.mixture_log_evidence(COUNTS, 3, 0.8, 0.4)
     chain = evidence_chain(model, DATA, (3,), None)
@@ -405,6 +409,7 @@ def test_recommend_names_what_belongs_with_the_words_there_are(model):
         fit.recommend(np.repeat(unit, 2, 0))
 
 
+@pytest.mark.thorough
 def test_a_text_is_coloured_by_its_topics():
     kinds = ["apple pear plum cherry " * 3, "iron tin zinc copper " * 3]
     fit = lv.fit(LDA(0.2, 0.1), lv.Corpus.from_texts(kinds * 6), size=2, seed=0)

@@ -213,6 +213,7 @@ class PresentForgotten(HiddenMarkov):
         return super().log_unit(g, l, unit, on) - 0.5 * len(unit.present)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("model", "said"),
     [
@@ -392,6 +393,7 @@ class RowsOfGroups(lv.models.Model):
         return lv.models.log_relabellings(np.concatenate(natural["means"], axis=1))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("lengths", [(1, 5, 3), pytest.param((1, 5, 3, 17), marks=pytest.mark.slow)])
 def test_transform_returns_no_padding(lengths):
     """One array for each group, as long as the group, of the kinds that there are."""

@@ -26,6 +26,7 @@ def blocks(leaf: np.ndarray) -> list[np.ndarray]:
     return np.split(np.asarray(leaf), np.cumsum(WIDTHS)[:-1], axis=-1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "base",
     [Dirichlet(), pytest.param(PointSimplex(smoothing=0.5), marks=pytest.mark.slow)],
@@ -83,6 +84,7 @@ def test_two_categories_are_yes_or_no(float64):
         np.testing.assert_allclose(predictive_of(two, prior, wide), predictive_of(yes_or_no, prior_bits, narrow))
 
 
+@pytest.mark.thorough
 def test_one_class_has_its_exact_evidence():
     """K = 1: a Dirichlet-multinomial for each question, over the answers that are known."""
     points = lv.Points.from_categories(ANSWERS, missing="nan")
@@ -104,6 +106,7 @@ def test_a_frame_of_answers_becomes_indicators():
     assert points.values[3, 2:].tolist() == [0, 1, 0, 0]
 
 
+@pytest.mark.thorough
 def test_draws_of_a_row_are_one_category_a_column():
     component = CategoricalComponents((3, 2))
     model = FiniteMixture(component)

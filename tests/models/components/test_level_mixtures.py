@@ -22,6 +22,7 @@ def log_marginal(rows: np.ndarray) -> float:
     return sum(cells(column) for column in rows.T)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "model", [FiniteMixture, *(pytest.param(m, marks=pytest.mark.slow) for m in (HiddenMarkov, DPMixture, HDPMixture))]
 )
@@ -34,6 +35,7 @@ def test_one_component_is_exact(model):
         assert fit.estimate.log_lower < log_marginal(ROWS)
 
 
+@pytest.mark.thorough
 def test_a_search_has_the_enumerated_posterior():
     result = lv.search(FiniteMixture(COMPONENT, 0.8), ROWS, prior=lv.sizes.Uniform(3), max_size=3, progress=False)
     prior = [partial(exact.log_finite_prior, n_components=size, concentration=0.8) for size in (1, 2, 3)]

@@ -43,6 +43,7 @@ def log_evidence(size: int) -> float:
     return exact.log_evidence(ROWS, log_marginal, partial(exact.log_finite_prior, n_components=size, concentration=0.8))
 
 
+@pytest.mark.thorough
 def test_rows_have_the_product_of_the_parts(float64):
     @jax.jit
     def step(natural, row):
@@ -76,6 +77,7 @@ def test_the_contract_holds():
     assert lv.models.check(FiniteMixture(COMPONENT), lv.Points.from_array(ROWS)).model == "FiniteMixture"
 
 
+@pytest.mark.thorough
 def test_moments_are_those_of_draws(float64):
     @jax.jit
     def found(key: Any) -> Any:
@@ -107,6 +109,7 @@ def planted(rng: np.random.Generator) -> tuple[pd.DataFrame, np.ndarray]:
     return frame, kind
 
 
+@pytest.mark.thorough
 def test_clusters_of_a_mixed_table_are_found_kept_and_read(tmp_path):
     frame, kind = planted(np.random.default_rng(0))
     frame.loc[3, "height"] = np.nan

@@ -45,6 +45,7 @@ def log_marginal(rows: np.ndarray, component) -> float:
     return float((log_normalisers(component, after) - log_normalisers(component, before))[0] + carrier)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("float64")
 def test_the_marginal_is_that_of_quadrature():
     assert log_marginal(ROWS, COMPONENT) == pytest.approx(by_quadrature(ROWS), abs=1e-7)
@@ -72,6 +73,7 @@ def test_bound_and_annealed_evidence_against_all_partitions():
         assert abs(row["log_evidence"] - truth) <= 4 * row["standard_error"] + 0.01
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("float64")
 def test_draws_have_the_moments_that_are_said():
     statistics = COMPONENT.family.point(COMPONENT.family.statistics_type(jnp.array([2.0, 3.0]), jnp.array([1.5, 2.5])))

@@ -148,6 +148,7 @@ def multivariate_normal_log(x: np.ndarray, mean: np.ndarray, covariance: np.ndar
 # ── evidence ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("component", "rows", "group"),
     [KINDS[0], pytest.param(*KINDS[1], marks=pytest.mark.slow)],
@@ -261,6 +262,7 @@ def test_what_cannot_be_is_refused():
         FiniteMixture(DIAGONAL).plug_in()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "component", [pytest.param(DIAGONAL, id="diagonal"), pytest.param(FULL, id="full", marks=pytest.mark.slow)]
 )

@@ -195,6 +195,7 @@ def test_families_are_abstract_or_final(case):
             assert inspect.getattr_static(type(case.family), name) is vars(base)[name], (base, name)
 
 
+@pytest.mark.thorough
 def test_gradient_of_log_normaliser_is_mean(case, float64):
     natural = to_jax(case.natural)
     gradient = jax.jit(jax.grad(lambda eta: case.family.log_normaliser(eta).sum()))(natural)
@@ -271,6 +272,7 @@ def test_natural_inverts_mean(case, float64):
     assert_trees_close(back, natural, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.thorough
 @fast_for("Categorical", "Bernoulli", "Gamma", "Gaussian", "KnownPrecisionGaussian")
 def test_sampled_statistics_have_the_expected_mean(case):
     """Mean over 8,000 draws within 4.5 standard errors, for each of at most 24 coordinates (false alarms: 2e-4)."""
@@ -404,6 +406,7 @@ def test_gradients_under_masks_are_finite(masked, exists):
     assert np.all(gradient[np.broadcast_to(~exists, gradient.shape)] == 0)
 
 
+@pytest.mark.thorough
 def test_nothing_exists_gives_nothing(masked):
     family, natural = Compiled(masked[0]), masked[1]
     none = np.zeros(4, bool)

@@ -45,6 +45,7 @@ def in_float64(float64: None) -> None:
     """As the engines' recorded numbers."""
 
 
+@pytest.mark.thorough
 def test_normaliser_mean_entropy_and_mode_are_those_of_all_paths():
     total, mean, entropy, best = jax.jit(
         lambda eta: (FAMILY.log_normaliser(eta), FAMILY.mean(eta), FAMILY.entropy(eta), FAMILY.value(FAMILY.mode(eta)))
@@ -73,6 +74,7 @@ def test_natural_parameters_of_a_mean_have_it():
     np.testing.assert_allclose(FAMILY.log_normaliser(back), 0, atol=1e-12)
 
 
+@pytest.mark.thorough
 def test_what_does_not_exist_adds_exactly_nothing():
     """More rows and states, whatever they hold; and a chain without rows."""
     wide = MarkovChainStatistics(

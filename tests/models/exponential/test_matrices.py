@@ -14,6 +14,7 @@ def positive(n_dims: int, seed: int = 0) -> np.ndarray:
     return root @ np.swapaxes(root, -1, -2)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("n_dims", [1, 2, 7])
 def test_they_are_numpys(float64, n_dims):
     matrix = positive(n_dims)

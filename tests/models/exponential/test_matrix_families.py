@@ -80,6 +80,7 @@ def test_natural_inverts_mean_and_point_is_the_mean_value(float64):
     np.testing.assert_allclose(2 * np.asarray(point.half_log_determinant), np.linalg.slogdet(precision)[1], rtol=1e-9)
 
 
+@pytest.mark.thorough
 def test_sampled_statistics_have_the_expected_mean():
     """20,000 draws, 26 numbers, |z| < 4.5: false alarms below 2e-4."""
     repeated = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (20_000, *leaf.shape)), natural(np.float32))

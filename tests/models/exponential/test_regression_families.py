@@ -50,6 +50,7 @@ def log_density(family: Any, natural: Any, statistics: Any) -> np.ndarray:
     return sum(each.reshape(2, -1).sum(1) for each in products) - np.asarray(Compiled(family).log_normaliser(natural))
 
 
+@pytest.mark.thorough
 def test_densities_match_scipy(float64):
     x = Compiled(VectorGaussian()).sample(jax.random.key(0), of_vectors())
     gaussians = [scipy.stats.multivariate_normal(CENTRE[k], np.linalg.inv(PRECISION[k])) for k in range(2)]
@@ -68,6 +69,7 @@ def test_densities_match_scipy(float64):
     np.testing.assert_allclose(log_density(NormalGammaRegression(), of_regressions(), drawn), expected, rtol=1e-10)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("family", "natural"), CASES, ids=["vector", "regression"])
 def test_mean_is_the_gradient_and_natural_inverts_it(float64, family, natural):
     compiled = Compiled(family)
