@@ -245,6 +245,7 @@ def test_a_saved_search_has_the_same_draws(tmp_path):
     assert loaded.predict(table_of_two_groups()[:3]) == searched().predict(table_of_two_groups()[:3])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("damage", ["rows", "chains", "components", "lengths", "infinite"])
 def test_damaged_draws_are_refused(damage: str):
     chains = searched().state.partitions
@@ -277,6 +278,7 @@ def test_draws_of_folders_without_hyperparameters_are_refused():
     assert "the sizes whose fit was kept" in older.predict(table_of_two_groups()[:2]).describe()
 
 
+@pytest.mark.thorough
 def test_draws_of_chains_that_have_not_settled_say_so():
     assert "Not an answer yet" not in str(draws_of_search()) + str(searched().partition())
     unsettled = replace(draws_of_search(), is_settled=False)
@@ -452,6 +454,7 @@ def test_arviz_compares_and_leaves_out_rows():
     assert set(az.compare({"full": draws.to_arviz(), "tied": other.to_arviz()}).index) == {"full", "tied"}
 
 
+@pytest.mark.thorough
 def test_searches_without_draws_say_so():
     under_another = searched().with_prior(lv.sizes.Poisson(1))
     with pytest.raises(ValueError, match="search again with this prior"):

@@ -75,5 +75,6 @@ def test_the_message_counts_rows_as_the_data_do(full: Any) -> None:
         full.transform(bad_points(values))
 
 
+@pytest.mark.thorough
 def test_rows_without_an_observed_cell_have_a_description(full: Any) -> None:
     np.testing.assert_allclose(full.transform(bad_points([[np.nan] * 2, [2.0, 2.0]]))[0], full.weights(), atol=1e-12)

@@ -176,6 +176,7 @@ def test_a_search_says_which_rows_belong_together(found: lv.SearchResult, tmp_pa
     pd.testing.assert_frame_equal(again.coclustering(), pairs)
 
 
+@pytest.mark.thorough
 def test_the_picture_orders_rows_by_cluster(found: lv.SearchResult):
     axes = found.plot_coclustering()
     shown = axes.images[0].get_array()

@@ -454,6 +454,7 @@ def test_an_exported_fit_takes_any_number_of_units():
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name", ["run", *(pytest.param(n, marks=pytest.mark.slow) for n in ("transform", "settle", "gibbs", "evidence"))]
 )

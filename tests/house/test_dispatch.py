@@ -76,6 +76,7 @@ def test_a_silent_default_is_noticed():
     assert raises(loud)
 
 
+@pytest.mark.thorough
 def test_what_belongs_together_is_registered_together():
     types: dict[str, set[str]] = defaultdict(set)
     for node in (node for tree in trees() for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):

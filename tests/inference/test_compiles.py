@@ -61,6 +61,7 @@ def test_a_search_compiles_once_per_capacity_layout_and_rule(first: lv.SearchRes
     assert_no_more_than_promised(first.compiles, n_capacities=2)
 
 
+@pytest.mark.thorough
 def test_sizes_inside_known_buckets_compile_nothing(first: lv.SearchResult):
     assert searched(16).compiles == {}
 

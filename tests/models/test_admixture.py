@@ -252,6 +252,7 @@ def test_words_that_are_no_alleles_are_refused():
         Admixture(())
 
 
+@pytest.mark.thorough
 def test_the_chain_of_a_corpus_has_one_block():
     chain = collapsed_topics(csr_array(COUNTS), np.array([0.5]), 0.3, 2)
     assert chain.widths.tolist() == [5.0]

@@ -115,6 +115,7 @@ def test_a_row_has_alpha_features():
     assert np.abs(counts / DRAWS - expected).max() < 0.03  # the binomial of K = 60 is this close, and noise is 0.008
 
 
+@pytest.mark.thorough
 def test_all_rows_together_have_n_alpha_ones():
     assert z_of(simulated().sum((1, 2)), N_ROWS * ALPHA * MANY / (MANY + ALPHA)) < Z_LIMIT
 

@@ -51,6 +51,7 @@ def test_planted_clusters_are_recommended():
     assert clusters().best.transform(rows()).shape == (ROWS, PLANTED)  # of all rows, not of a part
 
 
+@pytest.mark.thorough
 def test_every_unit_is_scored_by_a_fit_that_did_not_see_it():
     """Asked about all four parts, a size has a score of every row; a fit of these very rows would score them higher."""
     visit = next(visit for visit in clusters().visits if visit.size == (PLANTED,))
@@ -113,6 +114,7 @@ def test_how_good_topics_are_stands_beside_what_they_predict():
     assert list(topics().best.topics().columns)[:1] == ["prevalence"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("result", [clusters, topics])
 def test_it_is_kept_and_read_again(result, tmp_path: Path):
     whole = result()

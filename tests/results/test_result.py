@@ -314,6 +314,7 @@ def few_samples(monkeypatch: pytest.MonkeyPatch) -> int:
     return 16
 
 
+@pytest.mark.thorough
 def test_per_document_prediction_adds_over_documents_and_the_whole_set_does_not_beat_the_best(few_samples):
     result = searched("plug-in")
     first, second = corpus().select(range(11)), corpus().select(range(11, 22))

@@ -245,15 +245,16 @@ def test_an_evaluator_that_favours_few_components_is_caught(monkeypatch: pytest.
     assert audit.rows[1].together == ((1,),)
 
 
+@pytest.mark.thorough
 def test_a_fit_that_failed_is_reported(monkeypatch: pytest.MonkeyPatch):
-    anneal = evaluators.anneal
+    search, anneal = searched(), evaluators.anneal
 
     def failing(chain: Any, *arguments: Any) -> tuple[TwoSided, ...]:
         found = anneal(chain, *arguments)
         return tuple(each._replace(forward=np.full_like(each.forward, np.nan)) for each in found)
 
     monkeypatch.setattr(evaluators, "anneal", failing)
-    audit = searched().audit([2], seed=SEED, progress=False)
+    audit = search.audit([2], seed=SEED, progress=False)
     assert math.isnan(audit.rows[0].estimate)
     assert not audit.within_error
     assert "at 2 they are not a number" in audit.describe()

@@ -253,6 +253,7 @@ def test_the_scores_are_of_the_fits_of_the_search():
     assert table.loc[1, pairs].isna().all()
 
 
+@pytest.mark.thorough
 def test_what_is_not_asked_for_is_left_out():
     small = searched().other_scores(sizes=[5, 3], draws=0, samples=0, progress=False, n_words=3)
     assert "stability" not in small.chosen

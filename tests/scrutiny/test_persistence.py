@@ -196,6 +196,7 @@ def test_planted_clusters_come_back_and_the_halves_of_one_do_not():
     assert (table["probability"] < table["upper"]).all()
 
 
+@pytest.mark.thorough
 def test_the_table_is_of_the_fits_that_were_made():
     planted = found()
     assert [r.source for r in planted.recurrences].count("samples") == 6

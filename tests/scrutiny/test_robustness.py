@@ -163,6 +163,7 @@ def test_an_interruption_keeps_the_search(skewed, monkeypatch, capsys):
     assert "without what fewer units say" in capsys.readouterr().err
 
 
+@pytest.mark.thorough
 def test_searches_that_cannot_be_asked_are_refused_before_they_begin(skewed):
     rows = skewed.training
     with pytest.raises(ValueError, match="annealed"):

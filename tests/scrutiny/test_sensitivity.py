@@ -59,6 +59,7 @@ def test_every_variant_is_the_search_of_that_model():
     assert variants["concentration × 4"].value == 4.0
 
 
+@pytest.mark.thorough
 def test_the_search_itself_is_left_alone():
     before = searched().posterior()
     found()

@@ -48,6 +48,7 @@ def test_the_answer_is_the_number_of_features_in_use(found: lv.SearchResult):
     assert found.posterior()["probability"].sum() == pytest.approx(1.0, abs=1e-3)
 
 
+@pytest.mark.thorough
 def test_the_fit_of_the_best_size_has_the_planted_loadings(found: lv.SearchResult):
     loadings = found.best.table("loadings").to_numpy()
     planted_loadings = np.array([[3, 0, 0, 2.0], [0, 3, -2, 0]])

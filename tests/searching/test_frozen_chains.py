@@ -88,6 +88,7 @@ def test_a_search_reports_a_chain_that_never_moves_and_does_not_rank_it(monkeypa
     assert {1, 2} <= set(result.posterior()["size"])
 
 
+@pytest.mark.thorough
 def test_a_search_all_of_whose_chains_are_stuck_gives_only_what_is_exact(monkeypatch):
     monkeypatch.setattr(dispatch, "FIRST_DRAWS", 3000)
     known = evaluators.evidence_chain

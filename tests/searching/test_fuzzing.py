@@ -105,6 +105,7 @@ def test_corpora_come_back(counts: np.ndarray, words: list[str]):
     assert first.n_tokens + second.n_tokens == counts.sum()
 
 
+@pytest.mark.thorough
 @MANY
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=6))
 def test_texts_lose_no_word(texts: list[str]):

@@ -258,6 +258,7 @@ def test_a_prior_that_the_draws_say_nothing_of_is_refused(
         result.with_prior(table(*asked))
 
 
+@pytest.mark.thorough
 def test_a_prior_that_the_draws_know_is_weighed_anew() -> None:
     result = search_of_clusters(max_size=6)
     assert result.with_prior(lv.sizes.Geometric(0.5)).best_size == (3,)  # its sizes above 6 are not allowed anyway

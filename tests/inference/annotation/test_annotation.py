@@ -261,6 +261,7 @@ def test_evidence_is_the_bound_at_the_state_carried(kind):
     assert estimate.log_lower == pytest.approx(total, abs=1.0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("evidence", ["marginal", pytest.param("plug-in", marks=pytest.mark.slow)])
 def test_corr_lda_labels_simulated_regions(evidence):
     """Means four standard deviations apart: the label is the most probable word of the region's own factor."""
@@ -427,6 +428,7 @@ def test_captions_are_not_looked_at():
     )
 
 
+@pytest.mark.thorough
 def test_the_mixture_labels_no_regions():
     with pytest.raises(ValueError, match=r"GMMixture has no region labels.*CorrLDA or GMLDA"):
         fitted(GMMixture).label_regions(small().corpus)
@@ -568,6 +570,7 @@ def test_wrong_kind_of_regions_is_refused():
         lv.fit(CorrLDA(regions=MultinomialComponents()), small().corpus, size=2)
 
 
+@pytest.mark.thorough
 def test_ceilings_are_above(float64):
     """Of the plug-in Gaussian: the floor's density; of captions that Corr-LDA leaves out: 0."""
     units = feature_images().batches[0].units

@@ -247,6 +247,7 @@ def test_counts_are_those_of_the_assignments(data, sample):
     assert len(sample.occupied) == len(sample.gammas) == 4
 
 
+@pytest.mark.thorough
 def test_a_sample_scores_documents(data, sample):
     counts = csr_array(np.eye(11, dtype=np.int32)[:3])
     topics, key = sample.topics(), jax.random.key(0)

@@ -231,6 +231,7 @@ def test_shared_clusters_are_found_in_every_group():
     np.testing.assert_allclose(shares[4] * (1 - left), weights, atol=1e-3)  # an empty group has the shared weights
 
 
+@pytest.mark.thorough
 def test_held_out_groups_are_scored():
     """A group like the training groups above one far from all; a group with no rows says nothing."""
     rng = np.random.default_rng(0)

@@ -133,6 +133,7 @@ def test_proposals_leave_a_bad_start(name):
     assert alike.max(1).min() > 0.95
 
 
+@pytest.mark.thorough
 def test_every_proposal_is_recorded_with_its_gain():
     least = TRY.proposal_tolerance * planted()[0].sum()
     record = [proposal for name in bad_starts() for proposal in fits(name)[1].proposals]

@@ -275,6 +275,7 @@ def test_errors_cover_at_every_alpha(method, alpha):
     assert 0.97 < np.median(np.exp(errors).mean(axis=1)) < 1.03
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("method", ["mfi", "mfi2", pytest.param("lrs", marks=pytest.mark.slow)])
 def test_the_smallest_alpha(small, method):
     """One topic per document is all that is left: finite, and the exact sum within the error."""
@@ -303,6 +304,7 @@ def test_chains_that_cannot_lose_a_topic_say_so(alpha):
     assert np.all(single.standard_error < 0.5)  # of one topic: nothing was to be lost
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("method", "alpha"),
     [pytest.param("ais", 1e4, marks=pytest.mark.slow), ("mfi", 1e4), ("mfi2", 1e6), ("lrs", 1e4), ("bounds", 1e6)],

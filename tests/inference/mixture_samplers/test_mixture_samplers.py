@@ -414,6 +414,7 @@ def test_truncated_weights_are_the_mean_of_the_sticks():
     assert weights[0] == pytest.approx(4 / (4 + 1.3 + 2))
 
 
+@pytest.mark.thorough
 def test_chains_refuse_what_they_cannot_sample():
     data = lv.Points.from_array(cases.VALUES).dataset()
     key = jax.random.key(0)

@@ -141,6 +141,7 @@ def test_so_does_one_of_groups(q, t, backward):
     assert misfit(q, t, t, backward, 2) > 1e-4
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("t", [0.4, pytest.param(1.0, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "q", ["prior", *(pytest.param(q, marks=pytest.mark.slow) for q in ("responsibilities", "topics"))]
@@ -174,6 +175,7 @@ def test_wide_groups_whose_words_were_all_accepted_would_not(monkeypatch):
     assert misfit("prior", 1.0, 1.0, False, WIDE) < 1e-6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("q", ["prior", "topics", "responsibilities"])
 def test_a_sweep_for_another_place_does_not(q):
     assert misfit(q, 0.4, 0.8, False) < 1e-6

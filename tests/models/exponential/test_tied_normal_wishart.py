@@ -87,6 +87,7 @@ def test_sampled_statistics_have_the_expected_mean():
         np.testing.assert_array_less(np.abs(t.mean(0) - np.asarray(expected)), 4.5 * error)
 
 
+@pytest.mark.thorough
 def test_numpyro_has_none():
     with pytest.raises(ValueError, match="one precision matrix"):
         FAMILY.to_numpyro(natural(np.float32))
