@@ -118,6 +118,9 @@ class Cells:
         self.of_document = [both(alpha, n) for n in problem.counts.sum(1)]
         self.of_word = [both(beta, n) for n in problem.counts.sum(0)]
         self.of_all = -both(n_words * beta, problem.counts.sum())
+        of_proportions = gammaln(2 * alpha) - 2 * gammaln(alpha) - gammaln(2 * alpha + problem.counts.sum(1))
+        of_topics = 2 * (gammaln(n_words * beta) - n_words * gammaln(beta))
+        self.log_constant = of_proportions.sum() + of_topics + gammaln(1.0 + self.total).sum()
 
     def log_densities(self, first: int) -> np.ndarray:
         """Return log p(n, counts) up to a constant for all n that begin with `first`, (0 … N_2, …, 0 … N_last)."""
@@ -140,6 +143,7 @@ class Cells:
     def draw(self, generator: np.random.Generator, draws: int) -> np.ndarray:
         """Return independent draws of the numbers, (draw, cell)."""
         log_first = np.array([logsumexp(self.log_densities(first)) for first in range(self.total[0] + 1)])
+        print(f"exact log evidence {logsumexp(log_first) + self.log_constant:.3f}")
         chance = np.exp(log_first - logsumexp(log_first))
         firsts = generator.choice(len(chance), draws, p=chance)
         found = np.empty((draws, len(self.total)), int)
@@ -221,7 +225,7 @@ def sample(problem: Problem, seed: int, *, temperatures: int, thin: int) -> tupl
     share = np.exp(ends.forward - ends.forward.max())
     groups = generator.choice(len(share), CHAINS, p=share / share.sum())
     chosen = groups * PARTICLES + generator.integers(PARTICLES, size=CHAINS)
-    begin = [np.concatenate(halves)[chosen] for halves in zip(*map(jax.tree.leaves, states), strict=True)]
+    begin = [np.concatenate(halves, -1)[..., chosen] for halves in zip(*map(jax.tree.leaves, states), strict=True)]
     record = with_parameters(recorder(chain, data, units=True), chain, model, data, units=True)
     settings = {"chains": CHAINS, "warmup": 0, "thin": thin, "recorder": record}
     before = replace(run(chain, key_chains, draws=0, **settings), state=tuple(begin))
