@@ -13,6 +13,13 @@ sweep is reversible, and is the same whatever the states are called.
 The weight of a path is not linear in t, on purpose. With parameters in the state, or with the evidence of the rows to
 the power t, the first temperatures would weigh what no data have determined yet.
 
+From the prior, rows are annealed one after another in the order of time instead (`RowsInTime`), each weighted by
+
+    p(x_m | x_1 … x_{m−1}, z_1 … z_{m−1}) = Σ_k p(z_m = k | z_1 … z_{m−1}) h(x_m) exp[A(λ + S_k + s(x_m)) − A(λ + S_k)].
+
+A path along temperatures has all rows in a few states for long, and then parts them at once, where its two ends lie
+far apart; along time a state comes up when its rows do.
+
 All sequences lie one after another as one path. At the row where a sequence begins, every state is followed by a draw
 from the start's distribution.
 """
@@ -24,13 +31,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
+from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.draws import log_gamma_draws
-from lvsearch.inference.annealing.kits import chain_kit, plain_kit
+from lvsearch.inference.annealing.kits import ChainKit, chain_kit
 from lvsearch.inference.annealing.particle_arrays import AnnealingChain, SymmetricStart
+from lvsearch.inference.annealing.prefixes import InTurn
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows_of_groups
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
@@ -47,9 +55,20 @@ ROWS_STEP = 32
 
 
 class PathState(NamedTuple):
-    """The hidden state of each row, (particle, row): the paths of all sequences, one after another."""
+    """The paths of all sequences, one after another, and what they count.
+
+    | field | meaning |
+    |---|---|
+    | `labels` | the hidden state of each row, (particle, row); −1 for rows that have not come yet |
+    | `sums` | S_k, the sum of the statistics of each state's rows, (particle, state, packed) |
+    | `starts` | how many sequences begin in each state, (particle, state) |
+    | `steps` | how many steps go from each state to each, (particle, state, state) |
+    """
 
     labels: Int[Array, "particle row"]
+    sums: Float[Array, "particle state packed"]
+    starts: Float[Array, "particle state"]
+    steps: Float[Array, "particle state state"]
 
 
 class HiddenMarkovChain(AnnealingChain, SymmetricStart):
@@ -59,7 +78,7 @@ class HiddenMarkovChain(AnnealingChain, SymmetricStart):
     |---|---|---|
     | `size` | K, the number of hidden states | (), traced |
     | `increments` | s(x_n), the statistics of each row, packed into a vector, 0 for padding | (row, packed) |
-    | `log_carrier` | Σ log h(x_n), nats | () |
+    | `carriers` | log h(x_n) of each row, nats, 0 for padding | (row,) |
     | `present` | True for rows that are not padding, which come first | (row,) |
     | `begins` | True for rows that begin a sequence | (row,) |
     | `prior` | λ, natural parameters of the prior of a state's parameters | each leaf (…) |
@@ -68,7 +87,7 @@ class HiddenMarkovChain(AnnealingChain, SymmetricStart):
     model: HiddenMarkov
     size: Int[Array | np.ndarray, ""]
     increments: Float[Array | np.ndarray, "row packed"]
-    log_carrier: Float[Array | np.ndarray, ""]
+    carriers: Float[Array | np.ndarray, " row"]
     present: Bool[Array | np.ndarray, " row"]
     begins: Bool[Array | np.ndarray, " row"]
     prior: Any
@@ -104,7 +123,7 @@ class HiddenMarkovChain(AnnealingChain, SymmetricStart):
             model,
             np.asarray(size),
             np.pad(np.asarray(increments), [(0, pad), (0, 0)]),
-            np.asarray(np.asarray(carriers).sum()),
+            np.pad(np.asarray(carriers), (0, pad)),
             np.arange(n_rows + pad) < n_rows,
             np.isin(np.arange(n_rows + pad), starts),
             prior,
@@ -118,9 +137,14 @@ class HiddenMarkovChain(AnnealingChain, SymmetricStart):
 
     def init(self, key: Key[Array, ""], particles: int) -> PathState:
         """Return the first state: the paths of `particles` particles, drawn from their prior."""
-        nothing, unseen = jnp.zeros(len(self.present), int), jnp.zeros(len(self.present))
-        one = partial(self._draw_path, labels=nothing, counted=unseen, temperature=jnp.zeros(()))
-        return PathState(jax.vmap(one)(jax.random.split(key, particles)))
+        nothing = self.state_from_labels(jnp.full((particles, len(self.present)), -1, jnp.int32))
+        return self.draw_paths(key, nothing, jnp.zeros(()), jnp.asarray(self.present))
+
+    def state_from_labels(self, labels: Int[Array, "particle row"]) -> PathState:
+        """Return the state with these paths. labels: the hidden state of each row; −1 for rows that count nowhere."""
+        here = jax.vmap(self._indicators)(labels)
+        sums = jnp.einsum("prk,rs->pks", here, jnp.asarray(self.increments, here.dtype))
+        return PathState(labels, sums, *jax.vmap(self._counts)(here))
 
     def step(
         self, key: Key[Array, ""], state: PathState, temperature: Float[Array, ""], *, backward: bool
@@ -131,11 +155,18 @@ class HiddenMarkovChain(AnnealingChain, SymmetricStart):
         backward: ignored, since a sweep is its own time reversal.
         """
         del backward
-        counted = jnp.asarray(self.present, jnp.result_type(float))
-        one = partial(self._draw_path, counted=counted, temperature=temperature)
-        return PathState(
-            jax.vmap(lambda k, labels: one(k, labels=labels))(jax.random.split(key, len(state.labels)), state.labels)
-        )
+        return self.draw_paths(key, state, temperature, jnp.asarray(self.present))
+
+    def draw_paths(
+        self, key: Key[Array, ""], state: PathState, temperature: Float[Array, ""], drawn: Bool[Array, " row"]
+    ) -> PathState:
+        """Return the state with new paths, drawn given parameters that were drawn given the paths before.
+
+        temperature: t, from 0 (the prior) to 1 (the posterior).
+        drawn: which rows are on the new paths, the first ones; the others are in no state, (row,).
+        """
+        one = partial(self._draw_path, temperature=temperature, drawn=drawn)
+        return self.state_from_labels(jax.vmap(one)(jax.random.split(key, len(state.labels)), state))
 
     def log_gain(
         self, state: PathState, before: Float[Array, ""], after: Float[Array, ""]
@@ -147,12 +178,11 @@ class HiddenMarkovChain(AnnealingChain, SymmetricStart):
         before, after: two temperatures in [0, 1].
         """
 
-        def one(labels: Array) -> Array:
-            here = self._indicators(labels, jnp.asarray(self.present, jnp.result_type(float)))
-            ends = [log_normalisers(self.model.components, self._natural(here, t)) for t in (before, after)]
-            return jnp.where(self._exists(), ends[1] - ends[0], 0.0).sum() + (after - before) * self.log_carrier
+        def one(sums: Array) -> Array:
+            ends = [log_normalisers(self.model.components, self._natural(sums, t)) for t in (before, after)]
+            return jnp.where(self._exists(), ends[1] - ends[0], 0.0).sum()
 
-        return jax.vmap(one)(state.labels)
+        return jax.vmap(one)(state.sums) + (after - before) * jnp.asarray(self.carriers, state.sums.dtype).sum()
 
     def log_ratio(self, state: PathState) -> Float[Array, " particle"]:
         """Return log p(rows | path) of each particle, (particle,), in nats, with parameters integrated out."""
@@ -162,53 +192,50 @@ class HiddenMarkovChain(AnnealingChain, SymmetricStart):
         """Return log p(rows, path) of each particle, (particle,), in nats, with parameters integrated out."""
         exists = self._exists()
 
-        def one(labels: Array) -> Array:
-            starts, steps = self._counts(self._indicators(labels, jnp.asarray(self.present, jnp.result_type(float))))
+        def one(starts: Array, steps: Array) -> Array:
             of_steps = _log_dirichlet_multinomial(steps, self.model.transition_prior(exists), exists)
             start = jnp.broadcast_to(jnp.asarray(self.model.start_concentration, starts.dtype), starts.shape)
             of_start = _log_dirichlet_multinomial(starts, start, exists)
             return of_start + jnp.where(exists, of_steps, 0.0).sum()
 
-        return jax.vmap(one)(state.labels) + self.log_ratio(state)
+        return jax.vmap(one)(state.starts, state.steps) + self.log_ratio(state)
 
     # ── one particle ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _draw_path(self, key: Array, *, labels: Array, counted: Array, temperature: Array) -> Int[Array, " row"]:
-        """Draw parameters given the rows that count, then a path of all rows given these parameters, for one particle.
+    def _draw_path(
+        self, key: Array, state: PathState, *, temperature: Array, drawn: Bool[Array, " row"]
+    ) -> Int[Array, " row"]:
+        """Draw parameters given the path before, then a path of some rows given these parameters, for one particle.
 
-        labels: the hidden states before, (row,).
-        counted: 1 for rows that count, else 0, (row,).
+        state: of one particle, without the particle axis.
         temperature: t, from 0 (the start of the annealing path) to 1 (the posterior).
+        drawn: which rows are on the new path, the first ones, (row,).
 
-        Returns: the hidden state of each row, (row,).
+        Returns: the hidden state of each row, −1 for the others, (row,).
         """
-        keys, exists = jax.random.split(key, 4), self._exists()
-        here, model = self._indicators(labels, counted), self.model
-        starts, steps = self._counts(here)
+        keys, exists, model = jax.random.split(key, 4), self._exists(), self.model
         both = exists[:, None] & exists
-        start = _log_simplex(keys[0], jnp.asarray(model.start_concentration, starts.dtype) + starts, exists)
-        transitions = _log_simplex(keys[1], model.transition_prior(exists) + steps, both)
-        components = model.components.prior_family.sample(keys[2], self._natural(here, temperature))
+        start = _log_simplex(keys[0], jnp.asarray(model.start_concentration, state.starts.dtype) + state.starts, exists)
+        transitions = _log_simplex(keys[1], model.transition_prior(exists) + state.steps, both)
+        components = model.components.prior_family.sample(keys[2], self._natural(state.sums, temperature))
 
-        log_rows = jnp.asarray(self.increments, here.dtype) @ pack_statistics(model.components, components).T
+        log_rows = jnp.asarray(self.increments, start.dtype) @ pack_statistics(model.components, components).T
         begins = jnp.asarray(self.begins)[:, None]
-        first_row = jnp.arange(len(labels))[:, None] == 0
+        first_row = jnp.arange(len(begins))[:, None] == 0
         natural = MarkovChainStatistics(
             temperature * log_rows + jnp.where(first_row, start, 0.0),
             jnp.where(begins[..., None], start, transitions),
         )
-        return MarkovChain().sample(keys[3], natural, jnp.asarray(self.present)[:, None, None] & both).state.argmax(-1)
+        path = MarkovChain().sample(keys[3], natural, drawn[:, None, None] & both).state.argmax(-1)
+        return jnp.where(drawn, path, -1).astype(jnp.int32)
 
     def _exists(self) -> Bool[Array, " state"]:
         """Return True for the hidden states that exist, (state,)."""
         return first(jnp.asarray(self.size), self.capacity)
 
-    def _indicators(self, labels: Array, counted: Array) -> Float[Array, "row state"]:
-        """Return 1 at each row's hidden state if the row counts, else 0, (row, state).
-
-        labels: the hidden states, (row,). counted: 1 for rows that count, else 0, (row,).
-        """
-        return (labels[:, None] == jnp.arange(self.capacity)) * counted[:, None]
+    def _indicators(self, labels: Array) -> Float[Array, "row state"]:
+        """Return 1 at each row's hidden state, else 0, (row, state). labels: the hidden states, −1 for none, (row,)."""
+        return (labels[:, None] == jnp.arange(self.capacity)).astype(jnp.result_type(float))
 
     def _counts(self, here: Array) -> tuple[Float[Array, " state"], Float[Array, "state state"]]:
         """Return (how many sequences begin in each state (state,), how many steps go from each state to each (state,
@@ -219,23 +246,112 @@ class HiddenMarkovChain(AnnealingChain, SymmetricStart):
         began = jnp.asarray(self.begins)[:, None]
         return jnp.where(began, here, 0.0).sum(0), here[:-1].T @ jnp.where(began, 0.0, here)[1:]
 
-    def _natural(self, here: Array, temperature: Array) -> Any:
+    def _natural(self, sums: Array, temperature: Array | float = 1.0) -> Any:
         """Return λ + t S_k, the natural parameters of p(parameters of state k | its rows) at temperature t, each leaf
         (state, …).
 
-        here: 1 at each row's hidden state, else 0, (row, state).
+        sums: S_k, (state, packed).
         """
-
-        sums = here.T @ jnp.asarray(self.increments, here.dtype)
         like = jax.tree.map(
-            lambda leaf: jnp.broadcast_to(jnp.asarray(leaf, here.dtype), (self.capacity, *leaf.shape)), self.prior
+            lambda leaf: jnp.broadcast_to(jnp.asarray(leaf, sums.dtype), (self.capacity, *leaf.shape)), self.prior
         )
         return jax.tree.map(
             lambda prior, sum: prior + temperature * sum, like, unpack_sums(self.model.components, sums, like)
         )
 
+    def log_next(self, state: PathState, row: Int[Array, ""]) -> Float[Array, "particle state"]:
+        """Return log p(row, its state | the rows before and their states), (particle, state), in nats; −∞ for states
+        that do not exist.
 
-chain_kit.register(HiddenMarkovChain, plain_kit)
+        row: the number of a row that is in no state; those before it in its sequence are, and the one after is not.
+        """
+        exists, model = self._exists(), self.model
+        increment = jnp.asarray(self.increments, state.sums.dtype)[row]
+        start = jnp.asarray(model.start_concentration, state.sums.dtype)
+
+        def one(labels: Array, sums: Array, starts: Array, steps: Array) -> Array:
+            before = labels[row - 1]
+            into = jnp.where(
+                jnp.asarray(self.begins)[row], start + starts, (model.transition_prior(exists) + steps)[before]
+            )
+            into = jnp.where(exists, into, 0.0)
+            ends = [log_normalisers(model.components, self._natural(each)) for each in (sums, sums + increment)]
+            log_label = jnp.log(jnp.where(exists, into, 1.0)) - jnp.log(into.sum())
+            return jnp.where(exists, log_label + ends[1] - ends[0], -jnp.inf)
+
+        return jax.vmap(one)(*state) + jnp.asarray(self.carriers, increment.dtype)[row]
+
+    def with_row(self, state: PathState, row: Int[Array, ""], labels: Int[Array, " particle"], times: int) -> PathState:
+        """Return the state with a row put into a hidden state (`times` = 1), or taken out of it (−1).
+
+        row: the number of the row. labels: the hidden state, (particle,).
+        """
+        here = times * jax.nn.one_hot(labels, self.capacity, dtype=state.sums.dtype)
+        before = jax.nn.one_hot(state.labels[:, row - 1], self.capacity, dtype=state.sums.dtype)
+        begins = jnp.asarray(self.begins)[row]
+        increment = jnp.asarray(self.increments, state.sums.dtype)[row]
+        return PathState(
+            state.labels.at[:, row].set(labels if times > 0 else -1),
+            state.sums + here[:, :, None] * increment,
+            state.starts + jnp.where(begins, here, 0.0),
+            state.steps + jnp.where(begins, 0.0, before[:, :, None] * here[:, None, :]),
+        )
+
+
+class RowsInTime(InTurn):
+    """The rows of sequences in the order of time, one sequence after another, for annealing along them (`Sequential`)."""
+
+    chain: HiddenMarkovChain
+
+    def initial_state(self, key: Key[Array, ""], particles: int) -> PathState:
+        """Return the state before any row has come. The key is not used."""
+        return self.chain.state_from_labels(jnp.full((particles, self.places), -1, jnp.int32))
+
+    def append(
+        self, key: Key[Array, ""], state: PathState, unit: Int[Array, ""]
+    ) -> tuple[PathState, Float[Array, " particle"]]:
+        """Draw the hidden state of the next row given the rows before.
+
+        unit: the number of the row.
+
+        Returns: (the new state, log p(row | the rows before) of each particle in nats, (particle,)).
+        """
+        scores = self.chain.log_next(state, unit)
+        labels = jax.random.categorical(key, scores, axis=1).astype(jnp.int32)
+        return self.chain.with_row(state, unit, labels, 1), logsumexp(scores, axis=1)
+
+    def remove(
+        self, key: Key[Array, ""], state: PathState, unit: Int[Array, ""]
+    ) -> tuple[PathState, Float[Array, " particle"]]:
+        """Take the last row out of its hidden state. The key is not used.
+
+        unit: the number of the row.
+
+        Returns: (the new state, log p(row | the rows that are left) of each particle in nats, (particle,)).
+        """
+        left = self.chain.with_row(state, unit, state.labels[:, unit], -1)
+        return left, logsumexp(self.chain.log_next(left, unit), axis=1)
+
+    def revisit(self, key: Key[Array, ""], state: PathState, units: Int[Array, ""], *, backward: bool) -> PathState:
+        """Return the state with the paths of the first `units` rows drawn again: parameters given the paths, and paths
+        given the parameters.
+
+        backward: ignored, since a sweep is its own time reversal.
+        """
+        del backward
+        return self.chain.draw_paths(key, state, jnp.ones(()), jnp.arange(self.places) < units)
+
+
+@chain_kit.register
+def _kit_of_hidden_markov(chain: HiddenMarkovChain) -> ChainKit:
+    """Return the kit of a hidden Markov model, whose path goes along the rows in the order of time."""
+
+    def in_time(key: Key[Array, ""]) -> RowsInTime:
+        """Return the rows in the order of time, whatever the key."""
+        del key
+        return RowsInTime(chain, np.arange(len(chain.present)), np.asarray(chain.present.sum(), np.int32))
+
+    return ChainKit(in_time, along_data=True)
 
 
 def _log_simplex(key: Array, concentration: Array, exists: Array) -> Array:

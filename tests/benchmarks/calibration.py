@@ -169,8 +169,10 @@ def annotated(model: AnnotatedModel, images: int, regions: int, words: int) -> R
     return Regime(model, truncated_poisson(2.0, 4), 4, draw)
 
 
-def hidden_markov(components: Any, sequences: int, length: int, n_dims: int) -> Regime:
-    """Sequences of `length` rows; up to four states."""
+def hidden_markov(
+    components: Any, sequences: int, length: int, n_dims: int, mean: float = 2.0, largest: int = 4
+) -> Regime:
+    """Sequences of `length` rows. The number of states is Poisson with this mean, truncated at `largest`."""
     model = lv.models.HiddenMarkov(components)
 
     def draw(key: Any, size: int) -> lv.Groups:
@@ -180,7 +182,7 @@ def hidden_markov(components: Any, sequences: int, length: int, n_dims: int) -> 
             drawn = model.simulate(key, (size,), units, {"dim": n_dims})[2]
         return lv.Groups.from_arrays(list(np.asarray(drawn.value, np.float64)))
 
-    return Regime(model, truncated_poisson(2.0, 4), 4, draw)
+    return Regime(model, truncated_poisson(mean, largest), largest, draw)
 
 
 HYPER = lv.models.GammaPrior(2.0, 4.0)
@@ -216,6 +218,7 @@ REGIMES: dict[str, Callable[[], Regime | Occupied]] = {
     "process-overlapping": lambda: process(lv.models.DiagonalComponents(pseudo_count=0.5), 30, 2),
     "process-separated": lambda: process(lv.models.DiagonalComponents(pseudo_count=0.01), 30, 2),
     "hidden-markov": lambda: hidden_markov(lv.models.DiagonalComponents(pseudo_count=0.1), 3, 10, 2),
+    "hidden-markov-long": lambda: hidden_markov(lv.models.DiagonalComponents(pseudo_count=0.1), 1, 400, 2, 3.0, 6),
     "block-model": lambda: blocks(lv.models.BernoulliComponents(1.0, 1.0), 100, 80, 3.0, (6, 5)),
     "poisson-factorization": lambda: rows(lv.models.PoissonFactorization(mean_count=2.0), 24, 10, 2.5, 5),
     "noisy-counts": lambda: rows(lv.models.PoissonFactorization(mean_count=2.0, noise_shape=NOISE), 24, 10, 2.5, 5),

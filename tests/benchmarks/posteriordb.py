@@ -213,7 +213,7 @@ def sample(problem: Problem, seed: int, *, temperatures: int, thin: int) -> tupl
 
     temperatures: how many the annealed paths pass. thin: sweeps from one draw to the next.
     """
-    model = lv.models.LDA(problem.alpha, problem.beta)
+    model = lv.models.LDA(problem.alpha * problem.topics, problem.beta)
     data = data_for(model, problem.counts).dataset()
     chain = sampled_chain(model, data, (problem.topics,))
     key_pilot, key_paths, key_chains = jax.random.split(jax.random.key(seed), 3)

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import lvsearch as lv
+from lvsearch.inference.annealing.prefixes import grow, sequential, shrink
 from lvsearch.inference.engine.estimate import beliefs_of, capacity_of, pad_axes
 from lvsearch.inference.engine.estimator import GenericEstimator, estimator, exact_bound
 from lvsearch.inference.engine.meanfield import MeanField
 from lvsearch.inference.engine.meanfield_starts import blank_locals
 from lvsearch.inference.evidence import HiddenMarkovChain, backward, flat_chain, forward, simulated_like, true_state
-from lvsearch.inference.evidence.hidden_markov import PathState
+from lvsearch.inference.evidence.hidden_markov import RowsInTime
 from lvsearch.inference.sequences import kernel
 from lvsearch.inference.sequences.estimator import sequences_of
 from lvsearch.models.families import MarkovChain
@@ -73,15 +74,40 @@ def test_annealed_evidence_is_that_of_all_paths():
 def test_density_and_gain_of_a_path_are_those_of_its_rows():
     """log p(rows, path) as the oracle has it for each path; the gain from 0 to 1 in two steps is that in one."""
     chain, paths = HiddenMarkovChain.from_data(MODEL, tiny().dataset(), 2, 4), oracles.paths([4, 2], 2)
-    labels = np.zeros((len(paths), len(chain.present)), int)
+    labels = np.full((len(paths), len(chain.present)), -1)
     labels[:, :6] = [[*first, *second] for first, second in paths]
     with jax.enable_x64(True):
-        state = PathState(jnp.asarray(labels))
+        state = chain.state_from_labels(jnp.asarray(labels))
         log = np.asarray(jax.jit(lambda c, s: c.log_density(s))(chain, state))
         gain = jax.jit(lambda c, s, a, b: c.log_gain(s, a, b))
         halves = gain(chain, state, 0.0, 0.3) + gain(chain, state, 0.3, 1.0)
         np.testing.assert_allclose(halves, gain(chain, state, 0.0, 1.0), rtol=1e-10)
     np.testing.assert_allclose(np.logaddexp.reduce(log), exact(2), rtol=1e-10)
+
+
+def test_rows_in_time_have_the_exact_evidence_of_every_prefix():
+    """Of one sequence cut after each row, forwards; of all rows backwards, from draws of the posterior."""
+    data = tiny().dataset()
+    sampler = sequential(HiddenMarkovChain.from_data(MODEL, data, 2, 4), jax.random.key(0))
+    assert isinstance(sampler, RowsInTime)
+    cut = [[SEQUENCES[0][:n]] for n in (1, 2, 3, 4)] + [[SEQUENCES[0], SEQUENCES[1][:n]] for n in (1, 2)]
+    expected = np.array([oracles.log_evidence(rows, 2, KIND.log_marginal, *PRIORS) for rows in cut])
+    there = grow(sampler, jax.random.key(1), 2, islands=200, particles=8)
+    ratios = np.exp(there.log_evidence[: len(expected)] - expected[:, None])
+    np.testing.assert_allclose(ratios[0], 1.0, rtol=1e-9)  # the first row's is known
+    assert np.all(np.abs(ratios.mean(1) - 1) < 4.5 * np.maximum(ratios.std(1), 1e-6) / np.sqrt(200))
+
+    paths = oracles.paths([4, 2], 2)
+    labels = np.full((len(paths), len(sampler.chain.present)), -1)
+    labels[:, :6] = [[*first, *second] for first, second in paths]
+    with jax.enable_x64(True):
+        log = np.asarray(sampler.chain.log_density(sampler.chain.state_from_labels(jnp.asarray(labels))))
+        chance = np.exp(log - np.logaddexp.reduce(log))
+        drawn = labels[np.random.default_rng(2).choice(len(labels), 1600, p=chance)]
+        state = sampler.chain.state_from_labels(jnp.asarray(drawn))
+    back = shrink(sampler, jax.random.key(3), state, 2, islands=200)
+    ratios = np.exp(exact(2) - back.log_evidence)
+    assert abs(ratios.mean() - 1) < 4.5 * ratios.std() / np.sqrt(200)
 
 
 @pytest.mark.slow
