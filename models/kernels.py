@@ -128,8 +128,8 @@ def kernel(
         same bits.
     once: compile with little effort on any CPU and for any arguments. Use it for programs that go over their arguments
         once in a fit that does so a hundred times.
-    short: compile with some effort where arguments have few elements. Use it for samplers that a fit runs for some
-        dozens of sweeps.
+    short: compile with some effort where arguments have few elements, and with `once` for any arguments. Use it for
+        samplers that a fit runs for some dozens of sweeps.
     serial: on a CPU, run in the calling thread alone. Use it for samplers that take many small steps, of which callers
         run several in threads of their own.
     """

@@ -299,7 +299,7 @@ class HiddenMarkovChain(AnnealingChain, SymmetricStart):
 
 
 class RowsInTime(InTurn):
-    """The rows of sequences in the order of time, one sequence after another, for annealing along them (`Sequential`)."""
+    """The rows of sequences in the order of time, one sequence after another, for annealing along them."""
 
     chain: HiddenMarkovChain
 
