@@ -49,6 +49,12 @@ from lvsearch.models.exponential.family import log_normalised
 from lvsearch.models.families import MarkovChain, MarkovChainStatistics
 from lvsearch.models.hidden_markov import HiddenMarkov
 
+SWEEPS_IN_TIME = 3
+"""How many times as many sweeps the cheapest annealing along time makes as one along the rows of a mixture.
+
+Whole paths are drawn given parameters, which finds a state that is split in two late. On 400 rows of five states 8
+sweeps were 15 nats too low in one direction, with a stated error of 2; 24 sweeps were 7 too low, 72 about 2.
+"""
 ROWS_STEP = 32
 """The rows of all sequences are padded to a multiple of this, so that data sets of similar length share their programs.
 """
@@ -351,7 +357,7 @@ def _kit_of_hidden_markov(chain: HiddenMarkovChain) -> ChainKit:
         del key
         return RowsInTime(chain, np.arange(len(chain.present)), np.asarray(chain.present.sum(), np.int32))
 
-    return ChainKit(in_time, along_data=True)
+    return ChainKit(in_time, along_data=True, first_steps=lambda steps: SWEEPS_IN_TIME * steps)
 
 
 def _log_simplex(key: Array, concentration: Array, exists: Array) -> Array:
