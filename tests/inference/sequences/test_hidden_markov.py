@@ -1,12 +1,15 @@
 """Hidden Markov models: evidence against enumeration of every path, the kernel against the generic engine, and what
 people read off a fit. The contract's behaviours are in `test_models.py`."""
 
+from functools import partial
+
 import hidden_markov_oracles as oracles
 import jax
 import jax.numpy as jnp
 import mixture_cases
 import numpy as np
 import pytest
+from scipy.stats import chisquare
 
 import lvsearch as lv
 from lvsearch.inference.annealing.prefixes import grow, sequential, shrink
@@ -85,6 +88,34 @@ def test_density_and_gain_of_a_path_are_those_of_its_rows():
     np.testing.assert_allclose(np.logaddexp.reduce(log), exact(2), rtol=1e-10)
 
 
+def every_path(chain: HiddenMarkovChain) -> tuple[np.ndarray, np.ndarray]:
+    """All paths of the tiny sequences through two states, (path, row), and their posterior probabilities."""
+    paths = oracles.paths([4, 2], 2)
+    labels = np.full((len(paths), len(chain.present)), -1)
+    labels[:, :6] = [[*first, *second] for first, second in paths]
+    with jax.enable_x64(True):
+        log = np.asarray(chain.log_density(chain.state_from_labels(jnp.asarray(labels))))
+    return labels, np.exp(log - np.logaddexp.reduce(log))
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_a_sweep_over_rows_leaves_the_posterior_of_paths_as_it_is(backward):
+    """Frequencies of all 64 paths among 20,000 draws, each moved once."""
+    chain = HiddenMarkovChain.from_data(MODEL, tiny().dataset(), 2, 4)
+    labels, chance = every_path(chain)
+    drawn = np.random.default_rng(3).choice(len(labels), 20_000, p=chance)
+    with jax.enable_x64(True):
+        state = chain.state_from_labels(jnp.asarray(labels[drawn]))
+        redraw = jax.jit(lambda chain, key, state, units: chain.redraw_rows(key, state, units, backward=backward))
+        moved = redraw(chain, jax.random.key(4), state, np.int32(6))
+        jax.tree.map(partial(np.testing.assert_allclose, atol=1e-8), moved, chain.state_from_labels(moved.labels))
+    found = np.asarray(moved.labels)[:, :6] @ 2 ** np.arange(6)
+    place = labels[:, :6] @ 2 ** np.arange(6)
+    counts = np.bincount(found, minlength=64)[place]
+    assert np.mean(found != place[drawn]) > 0.2
+    assert chisquare(counts, 20_000 * chance).pvalue > 1e-4
+
+
 def test_rows_in_time_have_the_exact_evidence_of_every_prefix():
     """Of one sequence cut after each row, forwards; of all rows backwards, from draws of the posterior."""
     data = tiny().dataset()
@@ -97,12 +128,8 @@ def test_rows_in_time_have_the_exact_evidence_of_every_prefix():
     np.testing.assert_allclose(ratios[0], 1.0, rtol=1e-9)  # the first row's is known
     assert np.all(np.abs(ratios.mean(1) - 1) < 4.5 * np.maximum(ratios.std(1), 1e-6) / np.sqrt(200))
 
-    paths = oracles.paths([4, 2], 2)
-    labels = np.full((len(paths), len(sampler.chain.present)), -1)
-    labels[:, :6] = [[*first, *second] for first, second in paths]
+    labels, chance = every_path(sampler.chain)
     with jax.enable_x64(True):
-        log = np.asarray(sampler.chain.log_density(sampler.chain.state_from_labels(jnp.asarray(labels))))
-        chance = np.exp(log - np.logaddexp.reduce(log))
         drawn = labels[np.random.default_rng(2).choice(len(labels), 1600, p=chance)]
         state = sampler.chain.state_from_labels(jnp.asarray(drawn))
     back = shrink(sampler, jax.random.key(3), state, 2, islands=200)
