@@ -129,6 +129,15 @@ CLAIMS = (
         full_minutes=120,
     ),
     Claim(
+        "What are the posteriors of LDA in posteriordb, which has no reference draws of them?",
+        "posteriordb.py",
+        None,
+        words("three_docs1200"),
+        r"^exact log evidence|^in random order|^a reference|^no reference",
+        documented="| `three_docs1200` | −588.202 |",
+        bar="R-hat at most 1.01",
+    ),
+    Claim(
         "How long is the first search of a mixture in a process, by chains over partitions, and how precise is it?",
         "first_call.py",
         None,
