@@ -14,7 +14,7 @@ import lvsearch as lv
 from lvsearch.inference import sharding
 from lvsearch.inference.allocation_chains import allocation_chain
 from lvsearch.inference.allocation_chains import run as allocation_chains
-from lvsearch.inference.annealing import particles
+from lvsearch.inference.annealing import particles, prefixes
 from lvsearch.inference.feature_samplers import collapsed as features
 from lvsearch.inference.feature_samplers import collapsed_gibbs as feature_gibbs
 from lvsearch.inference.mixture_samplers.sweeps import blocked_gibbs
@@ -100,7 +100,7 @@ def test_sweeps_of_all_rows_at_once_stay_where_programs_go(monkeypatch: pytest.M
 def test_paths_of_all_rows_at_once_stay_there(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sharding, "device_of_loops", lambda: jax.devices("cpu")[0])
     use = partial(programs.annealed, m.HiddenMarkov(), [ROWS[:6], ROWS[6:]], 2)
-    assert device_at(particles, "draw_from_q", use, monkeypatch) is None
+    assert device_at(prefixes, "_grow", use, monkeypatch) is None
 
 
 def test_programs_on_the_cpu_of_a_machine_with_a_gpu_are_compiled_as_elsewhere(monkeypatch: pytest.MonkeyPatch):

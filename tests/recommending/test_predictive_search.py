@@ -145,6 +145,7 @@ def test_workers_find_the_same(tmp_path: Path):
     assert_same_search(found, clusters())
 
 
+@pytest.mark.thorough
 def test_card_page_and_report_say_it(tmp_path: Path):
     from lvsearch.reports.report import write_report
 

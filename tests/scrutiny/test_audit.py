@@ -324,6 +324,7 @@ def test_card_report_and_folder_show_an_audit_when_it_was_made(tmp_path: Path):
     assert "**audit**" in (tmp_path / "report" / "summary.md").read_text()
 
 
+@pytest.mark.thorough
 def test_what_cannot_be_audited_is_refused_with_a_reason():
     function = lv.search(lv.from_function(lambda size: -float(size[0])), prior=lv.sizes.Poisson(2), progress=False)
     with pytest.raises(ValueError, match="without a model or without data"):

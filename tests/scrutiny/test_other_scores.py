@@ -279,6 +279,7 @@ def test_after_a_search_by_gains_the_sizes_it_fitted_are_scored(monkeypatch: pyt
     assert len(scores.sizes) < 12
 
 
+@pytest.mark.thorough
 def test_bad_questions_are_refused():
     result = searched()
     with pytest.raises(ValueError, match="draws=-1"):
@@ -342,6 +343,7 @@ def test_the_picture_has_a_row_for_each_score_and_marks_what_it_names():
 # ── the command ─────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 def test_the_command_scores_a_search_that_was_made(tmp_path, capsys):
     searched().save(tmp_path / "run")
     assert cli.main(["scores", str(tmp_path / "run"), "--draws", "0", "--samples", "0", "--quiet", "--no-cache"]) == 0

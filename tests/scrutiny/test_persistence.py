@@ -224,6 +224,7 @@ def test_the_table_is_of_the_fits_that_were_made():
     assert np.isnan(table["parameters"]).all()
 
 
+@pytest.mark.thorough
 def test_the_same_seed_gives_the_same_and_another_does_not():
     again = result().persistence(bootstraps=2, starts=1, seed=4, progress=False)
     assert again == result().persistence(bootstraps=2, starts=1, seed=4, progress=False)
@@ -254,6 +255,7 @@ def test_it_goes_onto_the_card_into_the_report_and_into_the_folder(tmp_path: Pat
         lv.load(rewritten(tmp_path / "run", tmp_path / "other", shortened))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("palette", [style.LIGHT, style.DARK], ids=["light", "dark"])
 def test_the_picture_has_a_row_for_each_component(palette: style.Palette):
     with style.with_palette(palette):
@@ -262,6 +264,7 @@ def test_the_picture_has_a_row_for_each_component(palette: style.Palette):
     assert axes.get_title("left") == "Which of 4 components come back"
 
 
+@pytest.mark.thorough
 def test_what_is_refused():
     with pytest.raises(ValueError, match="got bootstraps=0"):
         result().persistence(bootstraps=0)

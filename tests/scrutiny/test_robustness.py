@@ -189,6 +189,7 @@ def test_what_was_stored_is_looked_at(name, changed):
         Robustness.from_stored(stored, {**arrays, name: changed(arrays[name])})
 
 
+@pytest.mark.thorough
 def test_what_cannot_be_asked_is_refused(skewed):
     with pytest.raises(ValueError, match="orders=1"):
         skewed.robustness(orders=1)

@@ -66,6 +66,7 @@ def test_the_search_itself_is_left_alone():
     assert searched().posterior().equals(before)
 
 
+@pytest.mark.thorough
 def test_what_cannot_be_varied_is_refused():
     result = searched()
     with pytest.raises(ValueError, match=r"got the hyper-parameter 'rate', expected one of .*'concentration'"):
@@ -178,6 +179,7 @@ def test_a_prior_without_any_size_of_the_search_is_refused():
     assert checks.with_prior(lv.sizes.Uniform(2)).sensitivity is not None
 
 
+@pytest.mark.thorough
 def test_the_picture_has_a_row_of_dots_for_each():
     axes = found().plot()
     axes.figure.canvas.draw()

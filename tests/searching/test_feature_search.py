@@ -56,6 +56,7 @@ def test_the_fit_of_the_best_size_has_the_planted_loadings(found: lv.SearchResul
     assert apart.min(0).max() < 0.4
 
 
+@pytest.mark.thorough
 def test_the_picture_shows_numbers_in_use(found: lv.SearchResult):
     figure, axes = plt.subplots()
     found.plot_posterior(axes)
@@ -63,6 +64,7 @@ def test_the_picture_shows_numbers_in_use(found: lv.SearchResult):
     plt.close(figure)
 
 
+@pytest.mark.thorough
 def test_under_another_prior_only_the_size_is_known(found: lv.SearchResult):
     other = found.with_prior(lv.sizes.Poisson(3))
     assert "could be used (" in other.summary().splitlines()[0]

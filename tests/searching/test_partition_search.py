@@ -276,6 +276,7 @@ def test_a_prior_with_a_hole_between_probable_sizes_is_read() -> None:
     assert np.isfinite(result.diminishing().log_upper)
 
 
+@pytest.mark.thorough
 def test_a_prior_that_excludes_a_fitted_size_is_read() -> None:
     """The excluded size kept the evidence that it had under the prior of the search, infinitely high above the rest."""
     result = search_of_clusters(max_size=6)
@@ -287,6 +288,7 @@ def test_a_prior_that_excludes_a_fitted_size_is_read() -> None:
     assert np.isfinite(anew.posterior()["log_evidence"]).all()
 
 
+@pytest.mark.thorough
 def test_the_share_of_the_prior_not_tried_counts_allowed_sizes_alone() -> None:
     result = search_of_clusters(max_size=6)
     prior = lv.sizes.weak()

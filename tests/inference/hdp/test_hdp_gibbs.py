@@ -268,6 +268,7 @@ def test_more_topics_than_places_are_found_places(monkeypatch, data):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.thorough
 def test_a_chain_goes_on(data, sample):
     more = direct_assignment(HDP(0.2), data, sweeps=2, key=jax.random.key(3), start=sample)
     whole = direct_assignment(HDP(0.2), data, sweeps=6, key=jax.random.key(3))
@@ -277,6 +278,7 @@ def test_a_chain_goes_on(data, sample):
     np.testing.assert_array_equal(more.trace.log_density, whole.trace.log_density)
 
 
+@pytest.mark.thorough
 def test_bad_input_is_refused(data, sample):
     with pytest.raises(ValueError, match="got sweeps=0"):
         direct_assignment(HDP(0.2), data, sweeps=0, key=jax.random.key(0))

@@ -242,6 +242,7 @@ def test_held_out_groups_are_scored():
     assert np.all(np.isfinite(scores))
 
 
+@pytest.mark.thorough
 def test_predictive_density_integrates_to_one_and_knows_the_group():
     found, (groups, _) = model(), planted()
     side = np.linspace(-40, 40, 321)
@@ -270,6 +271,7 @@ def test_a_fit_repeats_and_grows():
     assert fitter.memory_plan((6,)).peak_bytes < fitter.memory_plan((100,)).peak_bytes
 
 
+@pytest.mark.thorough
 def test_proposals_are_kept_only_where_the_bound_rises():
     """From a pooled fit without proposals of its own and a truncation to spare: every one is in the record with its
     terms, which sum to its gain; what was accepted raised the bound."""
@@ -316,6 +318,7 @@ def test_odd_rows_give_numbers(name):
         assert estimate.log_lower + rows.size * np.log(scale) == pytest.approx(model().evidence.lower, abs=3)
 
 
+@pytest.mark.thorough
 def test_what_cannot_be_modelled_is_refused():
     with pytest.raises(ValueError, match="got tables=0"):
         HDPMixture(tables=0)
@@ -357,6 +360,7 @@ def test_groups_come_from_arrays_and_frames():
     assert "2 groups, 3 rows × 2 columns, 5 of 6 cells observed" in repr(groups)
 
 
+@pytest.mark.thorough
 def test_groups_are_split_stored_and_put_back_in_order():
     groups, _ = planted()
     assert "1 of 5 groups have no rows" in groups.notes[-1]
