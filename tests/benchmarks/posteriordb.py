@@ -39,7 +39,7 @@ from lvsearch.inference.sampling.run import run
 from lvsearch.inference.sampling.trace import recorder
 
 CHAINS, DRAWS = 10, 1000
-"""How many chains there are, and how many draws of each are kept: 10,000 in all, as posteriordb asks."""
+"""The number of chains, and of the draws kept of each: 10,000 in all, as posteriordb asks."""
 MOST_RHAT, MOST_AUTOCORRELATION = 1.01, 0.05
 """The limits of posteriordb's checks."""
 GROUPS, PARTICLES = 4, 64
@@ -134,11 +134,8 @@ class Cells:
         terms = [table[number] for table, number in zip(self.of_cell, numbers, strict=True)]
         terms += [table[sum_of(np.flatnonzero(self.document == d))] for d, table in enumerate(self.of_document)]
         terms += [table[sum_of(np.flatnonzero(self.word == v))] for v, table in enumerate(self.of_word)]
-        small = sorted(terms, key=np.size)
-        total = self.of_all[sum_of(np.arange(len(numbers)))]
-        for term in small:
-            total = total + term
-        return total
+        # tables of few axes first: most sums are then small
+        return sum(sorted(terms, key=np.size), np.zeros(1)) + self.of_all[sum_of(np.arange(len(numbers)))]
 
     def draw(self, generator: np.random.Generator, draws: int) -> np.ndarray:
         """Return independent draws of the numbers, (draw, cell)."""

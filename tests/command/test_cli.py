@@ -227,7 +227,7 @@ def test_texts_are_read_line_by_line(files, tmp_path):
 # ── demo ────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow  # the other demo is in the fast tier
+@pytest.mark.slow  # the other demo is in a shorter tier
 def test_demo_with_planted_topics_gives_a_verdict(tmp_path, monkeypatch, capsys):
     small = planted(3, n_documents=24, n_tokens=12, n_terms=20, seed=1)
     monkeypatch.setattr("lvsearch.command.simulated.planted", lambda seed: small)

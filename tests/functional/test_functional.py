@@ -482,7 +482,7 @@ def test_a_model_does_not_keep_the_precision_of_its_first_use(name):
         assert fit.functional().score(functional.batch_of(model, BITS).batch).dtype == np.float64
 
 
-@pytest.mark.slow  # the slope of the bound and the values of the score are in the fast tier
+@pytest.mark.slow  # the slope of the bound and the values of the score are in a shorter tier
 def test_a_fits_score_has_a_slope_in_the_data(float64, two_groups):
     fit = lv.fit(FiniteMixture(), two_groups, size=2)
     inside, (batch, _) = fit.functional(), functional.batch_of(fit.model, two_groups)

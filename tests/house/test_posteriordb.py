@@ -28,7 +28,7 @@ def shared_topic(draws: posteriordb.Draws) -> np.ndarray:
 
 
 def test_exact_draws_are_independent_and_right_on_average():
-    """Σ_k E[θ_1k θ_2k] against a draw of everything by its enumerated probability."""
+    """Draws keep posteriordb's limits, and average to the enumerated means, which are alike for both topics."""
     draws = posteriordb.draw_exactly(TINY, 0)
     assert draws.theta.shape == (posteriordb.CHAINS, posteriordb.DRAWS, 3, 2)
     np.testing.assert_allclose(draws.theta.sum(-1), 1.0)

@@ -192,7 +192,7 @@ def p_values(name: str, replicates: int, temperature: float = 1.0) -> np.ndarray
     return np.array([chisquare(np.bincount(column, minlength=DRAWS + 1)).pvalue for column in np.array(ranks).T])
 
 
-@pytest.mark.slow  # in the fast tier each chain has its exact posterior or evidence where it is made
+@pytest.mark.slow  # in a shorter tier each chain has its exact posterior or evidence where it is made
 @pytest.mark.parametrize("name", CASES)
 def test_ranks_are_uniform(name: str):
     assert p_values(name, REPLICATES).min() > SMALLEST_P

@@ -237,7 +237,7 @@ def test_an_evaluator_that_favours_components_is_caught(monkeypatch: pytest.Monk
     assert "ranking did NOT hold: of 1 it made 3" in audit.describe()
 
 
-@pytest.mark.slow  # its mirror image is in the fast tier
+@pytest.mark.slow  # its mirror image is in a shorter tier
 def test_an_evaluator_that_favours_few_components_is_caught(monkeypatch: pytest.MonkeyPatch):
     audit = planted(monkeypatch, -3.0)
     assert [row.off_by for row in audit.rows] == pytest.approx([-3.0, -9.0], abs=0.2)

@@ -185,7 +185,7 @@ def exact_unigrams(sampler: UnigramsInTurn) -> tuple[np.ndarray, np.ndarray]:
     return np.array([word_oracles.mixture_log_evidence(WORDS[order[:m]], SIZE, 0.8, 0.4) for m in lengths]), order
 
 
-@pytest.mark.slow  # forwards, mixtures of rows and documents are in the fast tier
+@pytest.mark.slow  # forwards, mixtures of rows and documents are in a shorter tier
 @pytest.mark.parametrize("islands", [300, 4000])
 def test_unigram_mixtures_have_the_exact_evidence_of_every_prefix(islands):
     sampler = unigrams()
@@ -247,7 +247,7 @@ def test_documents_have_the_exact_evidence_of_every_prefix(islands):
     assert np.abs(z_of(np.exp(found[:3] - exact[:, None]).T)).max() < Z_LIMIT
 
 
-@pytest.mark.slow  # backwards, mixtures of rows and of unigrams are in the fast tier
+@pytest.mark.slow  # backwards, mixtures of rows and of unigrams are in a shorter tier
 def test_documents_backwards_have_the_exact_evidence():
     """From states that many sweeps over all documents have made draws of the posterior."""
     sampler, islands = documents(), 400

@@ -284,7 +284,7 @@ def test_bound_rises_with_every_pass(kind):
     assert (few.passes, more.passes) == (2, 12)
 
 
-@pytest.mark.slow  # that a sweep is the printed one is in the fast tier
+@pytest.mark.slow  # that a sweep is the printed one is in a shorter tier
 def test_collapsed_passes_find_a_better_start():
     """Eight simulated factors of 40 tokens: a bound far above that of mean field alone from the same clusters."""
     random, n_images = np.random.default_rng(0), 300
@@ -586,7 +586,7 @@ def test_ceilings_are_above(float64):
 # ── sizes ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow  # fits of images are in the fast tier, and searches that are stored
+@pytest.mark.slow  # fits of images are in a shorter tier, and searches that are stored
 def test_search_finds_the_number_of_factors(tmp_path):
     result = lv.search(
         CorrLDA(),

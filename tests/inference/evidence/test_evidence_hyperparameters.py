@@ -259,7 +259,7 @@ def test_a_step_for_another_place_does_not(q):
     assert of_eta < 1e-6
 
 
-@pytest.mark.slow  # the evidence, which is exact only if they are, is in the fast tier
+@pytest.mark.slow  # the evidence, which is exact only if they are, is in a shorter tier
 @pytest.mark.parametrize("q", ["prior", "responsibilities"])
 def test_first_draws_are_from_q(q):
     with jax.enable_x64(True):
@@ -331,7 +331,7 @@ def test_one_of_them_may_be_given(name):
     assert all(abs(b.estimate - exact) <= 4 * b.standard_error + 0.01 for b in found)
 
 
-@pytest.mark.slow  # the densities of priors of any width are in the fast tier
+@pytest.mark.slow  # the densities of priors of any width are in a shorter tier
 def test_sharp_priors_are_given_numbers(float64):
     """And the exact evidence of given numbers comes back."""
     import oracles
@@ -350,7 +350,7 @@ def separated(n_documents: int = 30, length: int = 40, each: int = 10) -> csr_ar
     return csr_array(np.stack([rng.multinomial(length, topics[document % 3]) for document in range(n_documents)]))
 
 
-@pytest.mark.slow  # given numbers have the same test in the fast tier
+@pytest.mark.slow  # given numbers have the same test in a shorter tier
 def test_a_second_path_begins_where_the_first_one_ended():
     tried = evidence_chain(MODEL, documents(separated()), (3,), None)
     key_pilot, key = jax.random.split(jax.random.key(0))

@@ -164,7 +164,7 @@ def check_transitions(kind: Kind, temperature: float, repeats: int) -> None:
         assert z(temperature, backward=not backward) > Z_LIMIT  # in the other order
 
 
-@pytest.mark.slow  # the sweep about a labelling, below, is in the fast tier
+@pytest.mark.slow  # the sweep about a labelling, below, is in a shorter tier
 def test_sweep_draws_from_the_tempered_conditionals():
     """One sweep's transition matrix is the product of the enumerated conditionals of π_t, in the order of the sweep:
     so it leaves π_t as it is, and backward is the time reversal of forward."""
@@ -224,7 +224,7 @@ def z_of_evidence(kind: Kind, n: int, size: int, seeds: int, particles: int = 20
     return tuple(float(z.mean() / (z.std(ddof=1) / np.sqrt(seeds))) for z in zs)
 
 
-@pytest.mark.slow  # the path about a labelling, below, is in the fast tier
+@pytest.mark.slow  # the path about a labelling, below, is in a shorter tier
 @pytest.mark.parametrize("kind", [DIAGONAL], ids=lambda kind: kind.name)
 def test_annealing_has_the_exact_evidence(kind):
     """E[weight] = evidence from the prior, and E[weight back] = 1 / evidence from the posterior."""

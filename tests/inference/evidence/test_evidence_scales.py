@@ -200,7 +200,7 @@ def z_of_evidence(chain: HyperMixture, seeds: int, particles: int = 10, units: b
     return tuple(float((r.mean() - 1) / (r.std(ddof=1) / np.sqrt(seeds))) for r in ratios)
 
 
-@pytest.mark.slow  # in the fast tier rows in turn have it, by the same moves both ways
+@pytest.mark.slow  # in a shorter tier rows in turn have it, by the same moves both ways
 @PATHS
 def test_annealing_has_the_exact_evidence(path):
     """E[p̂] = p(rows), labels enumerated and all three hyper-parameters integrated, on both paths and both ways."""

@@ -586,7 +586,7 @@ def test_held_out_cells_that_are_known_or_of_other_rows_are_refused():
         fitted().score_cells(known, lv.Points.from_frame(frame.mask(~hidden).iloc[::-1], missing="nan"))
 
 
-@pytest.mark.slow  # fits of three are in the fast tier, and searches that are stored
+@pytest.mark.slow  # fits of three are in a shorter tier, and searches that are stored
 def test_a_search_by_bounds_finds_three_and_is_kept(tmp_path):
     points, _ = planted()
     result = lv.search(fitted().model, points, max_size=5, evidence="bound", progress=False)

@@ -1,6 +1,7 @@
 """Annealed importance sampling of documents: against enumeration, another annealing, and documents of several modes."""
 
 import itertools
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,7 @@ from lvsearch.inference.likelihood.annealed import (
     Document,
     TokenParticles,
     _log_islands,
+    _log_islands_soon,
     initial_particles,
     log_mean_field,
     log_of,
@@ -62,18 +64,13 @@ def test_the_oracle_is_the_sum_over_topic_sets(ambiguous, alpha):
     assert abs(found - exact) < 4 * error + 0.01
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("alpha", [0.01, 0.3])
-def test_islands_are_unbiased(ambiguous, alpha):
-    """The mean of p̂/p over 400 islands of few steps is 1: weights, resampling and both moves are right."""
-    topics, words = ambiguous
-    prior = alpha * np.array([1.0, 0.7, 1.3, 0.4])
-    exact = logsumexp(list(sum_over_topic_sets(topics, prior, words).values()))
+def islands_of(program, topics, prior, words):
+    """What a program says of five copies of a document: 80 islands of four particles and six steps."""
     tokens = np.zeros((5, 16), np.int32)
     tokens[:, : len(words)] = words
     real = np.zeros_like(tokens)
     real[:, : len(words)] = 1
-    log_islands, variance = _log_islands(
+    return program(
         jnp.asarray(topics.T, jnp.float32),
         jnp.asarray(prior, jnp.float32),
         jnp.asarray(np.maximum(prior, 0.3), jnp.float32),
@@ -86,6 +83,25 @@ def test_islands_are_unbiased(ambiguous, alpha):
         80,
         4,
     )
+
+
+@pytest.mark.thorough
+def test_the_program_of_few_documents_is_that_of_many(ambiguous):
+    """Compiled with less effort, it makes the same draws."""
+    topics, words = ambiguous
+    prior = 0.3 * np.array([1.0, 0.7, 1.3, 0.4])
+    few, many = (islands_of(program, topics, prior, words) for program in (_log_islands_soon, _log_islands))
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), few, many)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("alpha", [0.01, 0.3])
+def test_islands_are_unbiased(ambiguous, alpha):
+    """The mean of p̂/p over 400 islands of few steps is 1: weights, resampling and both moves are right."""
+    topics, words = ambiguous
+    prior = alpha * np.array([1.0, 0.7, 1.3, 0.4])
+    exact = logsumexp(list(sum_over_topic_sets(topics, prior, words).values()))
+    log_islands, variance = islands_of(_log_islands, topics, prior, words)
     ratio = np.exp(np.asarray(log_islands, np.float64).ravel() - exact)
     error = ratio.std(ddof=1) / np.sqrt(len(ratio))
     assert error < 0.1

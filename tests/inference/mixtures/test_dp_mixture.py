@@ -65,7 +65,7 @@ def test_bound_rises_with_truncation_and_stays_below_the_process(kind, concentra
     assert truth - best[-1] < 8  # seven rows that several partitions explain: mean field knows one of them
 
 
-@pytest.mark.slow  # that bounds stay below the process is in the fast tier
+@pytest.mark.slow  # that bounds stay below the process is in a shorter tier
 def test_the_truncated_process_is_no_bound_on_the_process():
     """Why V_T keeps its prior: at T = 2 the truncated model's evidence exceeds the process's (α = 3, rows alike)."""
     rows = np.array([[0.1], [-0.2], [0.05], [0.3], [-0.1]])

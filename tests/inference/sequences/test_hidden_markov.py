@@ -117,7 +117,7 @@ def test_a_sweep_over_rows_leaves_the_posterior_of_paths_as_it_is(backward):
 
 
 def test_rows_in_time_have_the_exact_evidence_of_every_prefix():
-    """Of one sequence cut after each row, forwards; of all rows backwards, from draws of the posterior."""
+    """The evidence up to each row is exact forwards, and that of all rows is on the way back from posterior draws."""
     data = tiny().dataset()
     sampler = sequential(HiddenMarkovChain.from_data(MODEL, data, 2, 4), jax.random.key(0))
     assert isinstance(sampler, RowsInTime)
@@ -159,7 +159,7 @@ def test_true_paths_begin_backward_ones():
 # ── the kernel ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.slow  # the recursions, below, are in the fast tier
+@pytest.mark.slow  # the recursions, below, are in a shorter tier
 def test_kernel_is_the_generic_engine(fitted):
     """The same bound at the same state; states where they were planted, a missing step bridged."""
     groups, truth = machines()

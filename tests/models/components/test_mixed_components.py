@@ -146,7 +146,7 @@ def test_numbers_and_categories_by_default():
     assert MixedComponents.scaled_to(points.values, points.columns).columns == ((0, 1, 2), (3, 4, 5))
 
 
-@pytest.mark.slow  # a fit of parts that are given is in the fast tier
+@pytest.mark.slow  # a fit of parts that are given is in a shorter tier
 def test_clusters_are_found_by_default_components():
     frame, kind = planted(np.random.default_rng(1))
     points = lv.Points.from_categories(frame, numbers=["height", "weight", "visits"])

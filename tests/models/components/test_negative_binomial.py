@@ -61,7 +61,7 @@ def test_without_more_variance_it_is_the_poisson():
     assert abs(log_marginal(ROWS, COMPONENT) - log_marginal(ROWS, PoissonComponents(SHAPE, RATE))) > 1
 
 
-@pytest.mark.slow  # the marginal of a group is in the fast tier, and mixtures of other counts
+@pytest.mark.slow  # the marginal of a group is in a shorter tier, and mixtures of other counts
 def test_bound_and_annealed_evidence_against_all_partitions():
     points, model = lv.Points.from_array(ROWS, missing="nan"), FiniteMixture(COMPONENT, 0.8)
     result = lv.search(model, points, max_size=2, evidence="annealed", seed=0, progress=False)
