@@ -36,8 +36,10 @@ the groups' estimates, and the stated error comes from their spread (`average_of
 particle's share of p, since all particles may miss a mode of that size.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from itertools import pairwise
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -48,7 +50,7 @@ from scipy import sparse
 from scipy.special import gammaln
 from scipy.special import logsumexp as logsumexp_of_floats
 
-from lvsearch.inference.likelihood.documents import DocumentTile, TopicSet
+from lvsearch.inference.likelihood.documents import SHORTEST_PADDED_LENGTH, DocumentTile, TopicSet, padded_lengths
 from lvsearch.inference.likelihood.gibbs_sweep import (
     BLOCK,
     choose,
@@ -65,6 +67,8 @@ from lvsearch.inference.likelihood.sampling_estimates import (
 )
 from lvsearch.models.kernels import kernel
 
+T = TypeVar("T")
+
 WARM = 0.3
 """The least concentration of the mean field that particles start from.
 
@@ -74,11 +78,17 @@ spread is one and a half times that at .3.
 
 CYCLES = 20  # of the mean field
 FLOOR = 0.02  # share of q_l that goes to topics in proportion to β alone: no possible topic is out of reach
-SPARE = 3  # extra uniform draws per particle and step: one for resampling, two for relabelling
-LANES = 1024  # documents × particles per call: enough to hide the loop's overhead, few enough to stay in cache
-FEW_DOCUMENTS = 1000  # up to so many: the program that compiles in 4 s, not 13, and takes half as long again to run
 CHOICES = 5  # uniform draws of a split or merge beside those of the tokens: two tokens, two topics, acceptance
-MOVES = 2**30  # the number with which a document's key is folded for splits and merges: no sweep has it
+SPARE = 3 + CHOICES  # extra uniform draws per particle and step: one for resampling, two for relabelling, CHOICES
+LANES = 1024  # documents × particles per call: enough to hide the loop's overhead, few enough to stay in cache
+FEWEST_LANES, CELLS = 64, 2**14  # but no more of them than CELLS over the topics, unless this is less than 64
+FEW_DOCUMENTS = 1000  # up to so many: the program that compiles in 4 s, not 13, and takes half as long again to run
+FEW_TOGETHER = (
+    32  # the most documents of a call then, whose lengths should be alike, since all take as long as the longest
+)
+FEW_LENGTHS = (256, 1024)  # what few documents of more than 16 tokens are padded to, since each length is a program
+MOST_BLOCKS = 4096  # of a document's tokens: sweep n folds a document's key with n × MOST_BLOCKS + the block's number
+MOVES = 2**32 - 1  # the number with which a document's key is folded for splits and merges: no sweep has it
 IMPOSSIBLE = -1e4  # log of a probability of 0, as sums of it must stay finite
 
 
@@ -160,13 +170,44 @@ def log_of(probability: Float[Array, "..."]) -> Float[Array, "..."]:
     return jnp.where(possible, jnp.log(jnp.where(possible, probability, 1.0)), IMPOSSIBLE)
 
 
+def on_path(s: Float[Array, ""], document: Document, read: Callable[[Array], Array]) -> Array:
+    """Return what is read from the path's log weights of topics for tokens, without the proportions' part, nats.
+
+    The weights are computed where they are read, since a table of all of them would take the time of all its padding.
+
+    s: the position on the annealing path, from 0 to 1.
+    read: takes entries from an array (position, topic, document).
+    """
+    return (1 - s) * read(document.log_q) + s * read(document.log_beta)
+
+
+def go_through_blocks(document: Document, one_block: Callable[[Int[Array, ""], int, T], T], start: T) -> T:
+    """Return what a function makes of a state when it is called for each block of positions, in order.
+
+    Blocks beyond the longest document are left out. So neither time nor draws depend on the padding behind it.
+
+    one_block: number of the block, positions of a block, state -> state.
+    start: the state at first.
+    """
+    size = min(BLOCK, len(document.log_q))
+    n_blocks = (document.longest + size - 1) // size
+    return lax.fori_loop(0, n_blocks, lambda b, state: one_block(b, size, state), start)
+
+
 def log_tilt(particles: TokenParticles, document: Document) -> Float[Array, "document particle"]:
     """Return log p(words, topics of tokens) − log q(topics of tokens) of each particle, nats."""
-    ratio = (document.log_beta - document.log_q)[..., None]
-    per_token = jnp.take_along_axis(ratio, particles.topic[:, None], axis=1, mode="clip")[:, 0]
+
+    def add_block(b, size, total):
+        """Add log p(word | topic) − log q(topic) of one block of tokens."""
+        of_block = lambda values: lax.dynamic_slice_in_dim(values, b * size, size)  # noqa: E731
+        ratio = (of_block(document.log_beta) - of_block(document.log_q))[..., None]
+        per_token = jnp.take_along_axis(ratio, of_block(particles.topic)[:, None], axis=1, mode="clip")[:, 0]
+        return total + jnp.sum(per_token * of_block(document.real)[..., None], axis=0)
+
+    of_tokens = go_through_blocks(document, add_block, jnp.zeros_like(particles.log_weight))
     topics = jnp.arange(len(document.alpha))[:, None, None]
     rising = jnp.sum(look_up(document.log_rising, topics, particles.counts), axis=0)
-    return jnp.sum(per_token * document.real[..., None], axis=0) + rising - document.log_total[:, None]
+    return of_tokens + rising - document.log_total[:, None]
 
 
 def look_up(
@@ -253,7 +294,6 @@ def relabel(
     uniforms: Float[Array, "2 document particle"],
     s: Float[Array, ""],
     particles: TokenParticles,
-    log_table: Float[Array, "position topic document"],
     document: Document,
 ) -> TokenParticles:
     """Move all tokens of one topic to a topic without tokens, or leave them: a draw from the annealing path's
@@ -263,7 +303,6 @@ def relabel(
 
     uniforms: two uniform draws for each particle, which choose the token and the new topic.
     s: the position on the annealing path, from 0 to 1.
-    log_table: log of the path's weight of each topic for every token, without the proportions' part, nats.
     """
     topics = jnp.arange(len(document.alpha))[:, None, None]
     which, where = uniforms
@@ -271,8 +310,7 @@ def relabel(
     old = choose(particles.counts, which)
     moving = (particles.topic == old) * document.real[..., None]
     size = jnp.sum(moving, axis=0)
-    per_token = jnp.einsum("ldp,lkd->kdp", moving, log_table, precision=lax.Precision.HIGHEST)
-    log_weight = per_token + s * look_up(document.log_rising, topics, size)
+    log_weight = sum_of_tokens(moving, s, document) + s * look_up(document.log_rising, topics, size)
     is_old = topics == old
     allowed = is_old | (particles.counts == 0)
     log_weight = jnp.where(allowed, log_weight, -jnp.inf)
@@ -281,6 +319,25 @@ def relabel(
     is_new = topics == new
     counts = jnp.where(is_new, size, jnp.where(is_old, 0.0, particles.counts))
     return particles._replace(topic=topic, counts=counts)
+
+
+def sum_of_tokens(
+    chosen: Float[Array, "position document particle"], s: Float[Array, ""], document: Document
+) -> Float[Array, "topic document particle"]:
+    """Return each topic's sum of the path's log weights over the chosen tokens of each particle, nats.
+
+    chosen: 1 for a token that is chosen, 0 for any other and for padding.
+    s: the position on the annealing path, from 0 to 1.
+    """
+
+    def add_block(b, size, total):
+        """Add the sums over one block of tokens."""
+        of_block = lambda values: lax.dynamic_slice_in_dim(values, b * size, size)  # noqa: E731
+        log_weight = on_path(s, document, of_block)
+        return total + jnp.einsum("ldp,lkd->kdp", of_block(chosen), log_weight, precision=lax.Precision.HIGHEST)
+
+    none = jnp.zeros((len(document.alpha), *chosen.shape[1:]), document.log_q.dtype)
+    return go_through_blocks(document, add_block, none)
 
 
 def shares_and_log_sum(
@@ -297,10 +354,11 @@ def shares_and_log_sum(
 
 
 def split_or_merge(
-    uniforms: Float[Array, "draw document particle"],
+    keys: Key[Array, " document"],
+    step: Int[Array, ""],
+    uniforms: Float[Array, "choice document particle"],
     s: Float[Array, ""],
     particles: TokenParticles,
-    log_table: Float[Array, "position topic document"],
     document: Document,
 ) -> TokenParticles:
     """Propose to put all tokens of two topics into one, or those of one topic into two, and accept or reject it.
@@ -315,9 +373,10 @@ def split_or_merge(
       accept a split with probability min(1, r), a merge with min(1, 1/r),
       r = π_s(split) / (W · probability of the draws that lead to this split)
 
-    uniforms: CHOICES uniform draws for each particle, then one for each position, (draw, document, particle).
+    keys: one key for each document, for splits and merges alone.
+    step: the number of this move, with which the keys are folded.
+    uniforms: CHOICES uniform draws for each particle: of tokens i and j, of a topic for each, and of acceptance.
     s: the position on the annealing path, from 0 to 1.
-    log_table: log of the path's weight of each topic for every token, without the proportions' part, nats.
     """
     topics, real = jnp.arange(len(document.alpha))[:, None, None], document.real[..., None] > 0
     rising = lambda topic, count: look_up(document.log_rising, topic, count)  # noqa: E731
@@ -331,11 +390,11 @@ def split_or_merge(
     free = is_theirs | (particles.counts == 0)
 
     # π_s of the group in one topic, and each topic's weight for token i and for token j
-    per_topic = jnp.einsum("ldp,lkd->kdp", group, log_table, precision=lax.Precision.HIGHEST)
-    size = jnp.sum(group, axis=0, dtype=log_table.dtype)
+    per_topic = sum_of_tokens(group.astype(document.log_q.dtype), s, document)
+    size = jnp.sum(group, axis=0, dtype=document.log_q.dtype)
     log_merged = jnp.where(free, per_topic + s * rising(topics, size), -jnp.inf)
-    by_topic = jnp.moveaxis(log_table, 1, 0)
-    log_of = lambda token: jnp.take_along_axis(by_topic, token.T[None], axis=1, mode="clip").swapaxes(1, 2)  # noqa: E731
+    documents = jnp.arange(i.shape[0])[:, None]
+    log_of = lambda token: jnp.moveaxis(on_path(s, document, lambda each: each[token, :, documents]), 2, 0)  # noqa: E731
     share_merged, log_all_merged = shares_and_log_sum(log_merged)
     share_first = 0.5 * share_merged + 0.5 * shares_and_log_sum(jnp.where(free, log_of(i), -jnp.inf))[0]
     first = jnp.where(shared, choose(share_first, uniforms[2]), of_i)
@@ -346,16 +405,18 @@ def split_or_merge(
     shares_drawn = take(share_first, first) * take(share_second, second)
     possible = (i != j) & (first != second) & (shares_drawn > 0)
 
-    of_topic = lambda topic: jnp.take_along_axis(log_table, topic.T[None], axis=1, mode="clip").swapaxes(1, 2)  # noqa: E731
-    gain = of_topic(second) - of_topic(first)  # (position, document, particle), nats
     alpha_first, alpha_second = document.alpha[first], document.alpha[second]
-    thresholds = jnp.log(uniforms[CHOICES:]) - jnp.log1p(-uniforms[CHOICES:])  # a logistic draw for each token
 
-    def one_token(position, state):
-        """Let one token choose between the topics, or find the probability with which it would choose its own."""
+    def one_token(position, threshold, state):
+        """Let one token choose between the topics, or find the probability with which it would choose its own.
+
+        threshold: a logistic draw for each document and particle.
+        """
         seconds, n_first, n_second, log_drawn, log_gain = state
-        log_odds = gain[position] + s * (jnp.log(n_second + alpha_second) - jnp.log(n_first + alpha_first))
-        drawn = thresholds[position] < log_odds
+        of_topic = lambda topic: on_path(s, document, lambda each: each[position, topic, documents])  # noqa: E731
+        gain = of_topic(second) - of_topic(first)  # (document, particle), nats
+        log_odds = gain + s * (jnp.log(n_second + alpha_second) - jnp.log(n_first + alpha_first))
+        drawn = threshold < log_odds
         chosen = jnp.where(shared, drawn, particles.topic[position] == of_j)
         is_second = group[position] & ((position == j) | (chosen & (position != i)))
         chooses = group[position] & (position != i) & (position != j)
@@ -365,12 +426,19 @@ def split_or_merge(
             n_first + (chooses & ~is_second),
             n_second + (chooses & is_second),
             log_drawn + jnp.where(chooses, log_share, 0.0),
-            log_gain + jnp.where(is_second, gain[position], 0.0),
+            log_gain + jnp.where(is_second, gain, 0.0),
         )
+
+    def one_block(b, size, state):
+        """Let the tokens of one block choose, one after another."""
+        share = document_uniforms(keys, step * MOST_BLOCKS + b, size, group.shape[2])
+        thresholds, start = jnp.log(share) - jnp.log1p(-share), b * size
+        end = jnp.minimum(size, document.longest - start)
+        return lax.fori_loop(0, end, lambda n, held: one_token(start + n, thresholds[n], held), state)
 
     one, none = jnp.ones_like(size), jnp.zeros_like(size)
     start = jnp.zeros(group.shape, bool), one, one, none, none
-    seconds, n_first, n_second, log_drawn, log_gain = lax.fori_loop(0, document.longest, one_token, start)
+    seconds, n_first, n_second, log_drawn, log_gain = go_through_blocks(document, one_block, start)
     log_split = take(per_topic, first) + log_gain + s * (rising(first, n_first) + rising(second, n_second))
     log_draws = jnp.log(jnp.where(possible, shares_drawn, 1.0)) + log_drawn
     log_ratio = log_split - log_all_merged - log_draws
@@ -390,7 +458,6 @@ def sweep(
     step: Int[Array, ""],
     s: Float[Array, ""],
     particles: TokenParticles,
-    table: Float[Array, "position topic document"],
     document: Document,
 ) -> TokenParticles:
     """Draw the topic of every token again, given the topics of the others, and the spare uniforms of the next step.
@@ -398,44 +465,45 @@ def sweep(
     keys: one key for each document.
     step: the number of this sweep, with which the keys are folded.
     s: the position on the annealing path, from 0 to 1.
-    table: the path's weight of each topic for every token, without the proportions' part, up to a factor for each
-        position.
     """
     real, urns = document.real, jnp.exp(s * document.log_urn)
     topics = jnp.arange(len(urns))[:, None, None]
-    size = min(BLOCK, len(table))
-    most_blocks = -(-len(table) // size)  # of the padded length: draws do not depend on other documents
+    lanes = jnp.indices(particles.topic.shape[1:])
     count_of = lambda counts, topic: jnp.take_along_axis(counts, topic[None], axis=0, mode="clip")[0]  # noqa: E731
+    # Each particle changes one entry: written alone, it takes a sixth of the time of passing over all of 512 topics.
+    written = lambda values, topic, new: values.at[topic, *lanes].set(  # noqa: E731
+        new, mode="promise_in_bounds", unique_indices=True
+    )
 
-    def one_token(position, uniform, state):
-        """Draw the topic of one token again, and update the counts."""
+    def one_token(position, weight, uniform, state):
+        """Draw the topic of one token again, and update the counts.
+
+        weight: the path's weight of each topic for the token, without the proportions' part, (topic, document).
+        """
         topic, counts, urn = state  # urn: ((C_t + α_t) / A)^s, read again only for the two topics that change
-        here, old = real[position][:, None], topic[position]
+        # not read from `topic`, which XLA would copy at every token
+        here, old = real[position][:, None], particles.topic[position]
         less = count_of(counts, old) - here
-        hot = topics == old
-        counts = jnp.where(hot, less, counts)
-        urn = jnp.where(hot, look_up(urns, old, less), urn)
-        new = choose(urn * table[position][:, :, None], uniform)
+        counts, urn = written(counts, old, less), written(urn, old, look_up(urns, old, less))
+        new = choose(urn * weight[:, :, None], uniform)
         more = count_of(counts, new) + here
-        hot = topics == new
-        return (
-            topic.at[position].set(new),
-            jnp.where(hot, more, counts),
-            jnp.where(hot, look_up(urns, new, more), urn),
-        )
+        counts, urn = written(counts, new, more), written(urn, new, look_up(urns, new, more))
+        return topic.at[position].set(new), counts, urn
 
-    def block(b, carry):
-        """Draw the topics of one block of positions again; the spare uniforms are those of the first block."""
+    def one_block(b, size, carry):
+        """Draw the topics of one block of tokens again; the spare uniforms are those of the first block."""
         state, spare = carry
-        uniforms = document_uniforms(keys, step * most_blocks + b, size + SPARE, particles.topic.shape[2])
-        end = jnp.minimum(size, document.longest - b * size)
-        state = lax.fori_loop(0, end, lambda i, held: one_token(b * size + i, uniforms[i], held), state)
-        return state, jnp.where(b == 0, uniforms[size:], spare)
+        start = b * size
+        log_weight = on_path(s, document, lambda each: lax.dynamic_slice_in_dim(each, start, size))
+        weight = jnp.exp(log_weight - jnp.max(log_weight, axis=1, keepdims=True))
+        uniforms = document_uniforms(keys, step * MOST_BLOCKS + b, size + SPARE, particles.topic.shape[2])
+        end = jnp.minimum(size, document.longest - start)
+        one = lambda n, held: one_token(start + n, weight[n], uniforms[n], held)  # noqa: E731
+        return lax.fori_loop(0, end, one, state), jnp.where(b == 0, uniforms[size:], spare)
 
     urn = look_up(urns, topics, particles.counts)
-    blocks = (document.longest + size - 1) // size
     state = (particles.topic, particles.counts, urn)
-    (topic, counts, _), spare = lax.fori_loop(0, blocks, block, (state, particles.spare))
+    (topic, counts, _), spare = go_through_blocks(document, one_block, (state, particles.spare))
     return particles._replace(topic=topic, counts=counts, spare=spare)
 
 
@@ -481,7 +549,6 @@ def _estimate_islands(
     )
     keys = document_keys(key, rows)
     move_keys = jax.vmap(lambda each: jax.random.fold_in(each, MOVES))(keys)
-    n_draws, lanes = CHOICES + len(beta), islands * particles
 
     def step(i, state: TokenParticles) -> TokenParticles:
         """Make one step of the path: weigh, resample, relabel, sweep.
@@ -494,11 +561,9 @@ def _estimate_islands(
         moved = state._replace(log_weight=state.log_weight + log_tilt(state, document) * rise)
         # one uniform for each group, that of its first particle
         moved = resample(moved, state.spare[0, :, ::particles])
-        log_table = (1 - s) * document.log_q + s * document.log_beta
-        moved = relabel(state.spare[1:], s, moved, log_table, document)
-        moved = split_or_merge(document_uniforms(move_keys, i, n_draws, lanes), s, moved, log_table, document)
-        table = jnp.exp(log_table - jnp.max(log_table, axis=1, keepdims=True))
-        return sweep(keys, i, s, moved, table, document)
+        moved = relabel(state.spare[1:3], s, moved, document)
+        moved = split_or_merge(move_keys, i, state.spare[3:], s, moved, document)
+        return sweep(keys, i, s, moved, document)
 
     end = lax.fori_loop(0, steps + 1, step, initial_particles(document, islands, particles))
     largest, _, total, effective = sum_of_weights(end.log_weight.reshape(len(words), islands, particles))
@@ -534,6 +599,28 @@ def reach_up_to(least: Float64[np.ndarray, " document"], estimate: LikelihoodEst
     """
     missing = np.maximum(least - estimate.log_likelihood, 0.0)
     return estimate._replace(standard_error=np.maximum(estimate.standard_error, missing / 2))
+
+
+def lengths_of_many(sizes: Int[np.ndarray, " document"]) -> Int[np.ndarray, " document"]:
+    """Return the lengths that documents are padded to: powers of two, and whole blocks beyond the shortest length.
+
+    sizes: the number of tokens of each document.
+    """
+    lengths = padded_lengths(sizes)
+    return np.where(lengths > SHORTEST_PADDED_LENGTH, np.maximum(lengths, BLOCK), lengths)
+
+
+def lengths_of_few(sizes: Int[np.ndarray, " document"]) -> Int[np.ndarray, " document"]:
+    """Return the lengths that a few documents are padded to, which are fewer different ones (`FEW_LENGTHS`).
+
+    A document's draws, and so the estimate of its probability but for rounding, do not depend on its padding.
+
+    sizes: the number of tokens of each document.
+    """
+    lengths = lengths_of_many(sizes)
+    for least, most in pairwise((SHORTEST_PADDED_LENGTH, *FEW_LENGTHS)):
+        lengths = np.where((lengths > least) & (lengths <= most), most, lengths)
+    return lengths
 
 
 @dataclass(frozen=True)
@@ -589,6 +676,9 @@ class AnnealedImportance:
             estimate = estimate._replace(standard_error=np.maximum(estimate.standard_error, share))
             return reach_up_to(log_of_single_topics(tile, word_topic, alpha), estimate)
 
-        program = _log_islands_soon if counts.shape[0] <= FEW_DOCUMENTS else _log_islands
-        height_of = lambda _: max(1, LANES // (islands * particles))  # noqa: E731
-        return estimate_tiles(topics, counts, one_tile, tokens=True, height_of=height_of)
+        few = counts.shape[0] <= FEW_DOCUMENTS
+        program, most = (_log_islands_soon, FEW_TOGETHER) if few else (_log_islands, LANES)
+        lanes = min(LANES, max(FEWEST_LANES, CELLS // len(prior)))
+        height_of = lambda _: min(most, max(1, lanes // (islands * particles)))  # noqa: E731
+        pad = lengths_of_few if few else lengths_of_many
+        return estimate_tiles(topics, counts, one_tile, tokens=True, height_of=height_of, pad=pad)

@@ -166,13 +166,26 @@ def row_of(
     return np.asarray(counts.indices[span], np.int32), np.asarray(counts.data[span], np.int32)
 
 
-def padded_length(length: int) -> int:
-    """Return the length that a document is padded to: the next power of two, at least 16."""
-    return max(SHORTEST_PADDED_LENGTH, 1 << max(length - 1, 0).bit_length())
+def padded_lengths(sizes: Int[np.ndarray, " document"]) -> Int[np.ndarray, " document"]:
+    """Return the lengths that documents are padded to: the next powers of two, at least 16.
+
+    sizes: how many slots each document needs.
+    """
+    lengths = [max(SHORTEST_PADDED_LENGTH, 1 << max(size - 1, 0).bit_length()) for size in sizes.tolist()]
+    return np.array(lengths, dtype=np.int64)
+
+
+Pad = Callable[[Int[np.ndarray, " document"]], Int[np.ndarray, " document"]]
+"""A function that chooses the lengths that documents are padded to: numbers of slots that are needed -> lengths."""
 
 
 def tiles(
-    counts: sparse.csr_array, rows: Int[np.ndarray, " document"], *, tokens: bool, height_of: Callable[[int], int]
+    counts: sparse.csr_array,
+    rows: Int[np.ndarray, " document"],
+    *,
+    tokens: bool,
+    height_of: Callable[[int], int],
+    pad: Pad = padded_lengths,
 ) -> Iterator[DocumentTile]:
     """Yield the documents `rows` in tiles of about `height_of(padded length)` documents, short documents first.
 
@@ -180,9 +193,10 @@ def tiles(
 
     tokens: if False, a slot is a distinct word with its count; if True, a slot is one token (count 1), in word order.
     height_of: the wanted number of documents of a tile, for a padded length.
+    pad: chooses the padded lengths.
     """
     sizes = np.diff(counts.indptr) if not tokens else np.asarray(counts.sum(axis=1)).astype(np.int64)
-    padded = np.array([padded_length(int(size)) for size in sizes], dtype=np.int64)
+    padded = pad(sizes)
     for length in np.unique(padded[rows]):
         bucket = rows[padded[rows] == length]
         bucket = bucket[np.argsort(sizes[bucket], kind="stable")]

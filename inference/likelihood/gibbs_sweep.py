@@ -20,6 +20,9 @@ MOST_TOPICS_BY_MATRIX = 256
 At 100 topics it is still 2.5 times faster than XLA's `cumsum` on CPU.
 """
 
+FEW_TOPICS, GROUP = 16, 8
+"""Up to 16 topics are drawn from at once; more in groups of 8. A draw from 512 topics takes a sixth of the time so."""
+
 BLOCK = 64  # positions whose random numbers are drawn in one go: 16 and 256 cost half as much time again
 
 
@@ -43,10 +46,26 @@ def running_sums(weight: Float[Array, "topic ..."]) -> Float[Array, "topic ..."]
 def choose(weight: Float[Array, "topic document chain"], uniform: Float[Array, "document chain"]):
     """Draw a topic for each document and chain in proportion to `weight`, (document, chain).
 
+    Of many topics a group of neighbours is drawn first, and then one of the group, which needs no running sum over all
+    of them.
+
     uniform: one uniform draw for each; the running sum of the weights is inverted at it.
     """
-    running = running_sums(weight)
-    return jnp.sum(uniform * running[-1] >= running[:-1], axis=0, dtype=jnp.int32)
+    n_topics = len(weight)
+    if n_topics <= FEW_TOPICS:
+        running = running_sums(weight)
+        return jnp.sum(uniform * running[-1] >= running[:-1], axis=0, dtype=jnp.int32)
+    weight = jnp.pad(weight, ((0, -n_topics % GROUP), (0, 0), (0, 0)))
+    groups = weight.reshape(-1, GROUP, *weight.shape[1:])
+    running = running_sums(groups.sum(axis=1))
+    point = uniform * running[-1]
+    group = jnp.sum(point >= running[:-1], axis=0, dtype=jnp.int32)
+    before = jnp.take_along_axis(running, jnp.maximum(group - 1, 0)[None], axis=0, mode="clip")[0]
+    within = running_sums(jnp.take_along_axis(groups, group[None, None], axis=0, mode="clip")[0])
+    # Below the group's sum, which rounding may reach: a topic without weight at its end is never drawn.
+    rest = jnp.minimum(point - jnp.where(group > 0, before, 0.0), within[-1] * (1 - jnp.finfo(weight.dtype).eps))
+    chosen = GROUP * group + jnp.sum(rest >= within[:-1], axis=0, dtype=jnp.int32)
+    return jnp.minimum(chosen, n_topics - 1)  # where all weights are 0, any topic, but no padding
 
 
 def one_hot(topic: Int[Array, "document chain"], n_topics: int, real: Float[Array, " document"]):

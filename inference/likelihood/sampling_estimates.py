@@ -17,7 +17,15 @@ from jaxtyping import Array, Float, Float64, Key
 from scipy import sparse
 from scipy.special import logsumexp, ndtr, stdtrit
 
-from lvsearch.inference.likelihood.documents import DocumentTile, TopicSet, impossible_documents, map_tiles, tiles
+from lvsearch.inference.likelihood.documents import (
+    DocumentTile,
+    Pad,
+    TopicSet,
+    impossible_documents,
+    map_tiles,
+    padded_lengths,
+    tiles,
+)
 
 Bias = Literal["lower", "upper", "unbiased"]
 """The side of log p(document) on which estimates lie on average. "unbiased" means unbiased for p itself."""
@@ -223,6 +231,7 @@ def estimate_tiles(
     *,
     tokens: bool,
     height_of: Callable[[int], int],
+    pad: Pad = padded_lengths,
 ) -> LikelihoodEstimate:
     """Run an estimator on tiles of documents (groups of one padded length), and return estimates for every document.
 
@@ -232,6 +241,7 @@ def estimate_tiles(
     one_tile: the estimator for one tile.
     tokens: True if a slot of a tile is one token, False if it is a distinct word with its count.
     height_of: the wanted number of documents of a tile, for a padded length.
+    pad: chooses the padded lengths.
 
     Returns −inf ± 0 for a document with an impossible word, and 0 ± 0 for an empty document.
     """
@@ -248,7 +258,7 @@ def estimate_tiles(
         return tile, one_tile(tile, word_topic, alpha)
 
     rows = np.flatnonzero(~impossible & (np.diff(counts.indptr) > 0))
-    pieces = tiles(counts, rows, tokens=tokens, height_of=height_of)
+    pieces = tiles(counts, rows, tokens=tokens, height_of=height_of, pad=pad)
     for tile, estimate in map_tiles(work, pieces):
         real = len(tile.rows)
         log_likelihood[tile.rows] += estimate.log_likelihood[:real]

@@ -109,6 +109,7 @@ def cache_of_groups(log_marginal: exact.LogMarginal) -> exact.LogMarginal:
 # ── against enumeration ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("dynamic", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["static", "dynamic"])
 @pytest.mark.parametrize(
     "kind",
@@ -297,6 +298,7 @@ def test_draws_of_short_chains_have_not_settled():
     assert str(short.partition()).startswith("Not an answer yet")
 
 
+@pytest.mark.thorough
 def test_relabelled_components_are_the_same_in_all_draws():
     draws = draws_of_search()
     named = draws.relabelled()

@@ -179,6 +179,7 @@ def test_a_concentration_twice_too_large_is_found(problem):
     assert (np.abs(z) <= 2).mean() < 0.6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "problem",
     [groups, *(pytest.param(problem, marks=pytest.mark.slow) for problem in (topics, leaves))],

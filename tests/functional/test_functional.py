@@ -373,6 +373,7 @@ def test_the_slope_of_the_evidence_is_the_mean_slope_of_the_log_joint(float64):
     assert abs(found.mean() - (ahead - behind) / 2e-5) < 5 * error  # false alarm: 1 in a million
 
 
+@pytest.mark.thorough
 def test_gibbs_visits_labellings_as_often_as_their_probability():
     model = bernoulli()
     batch, extents = functional.batch_of(model, BITS)

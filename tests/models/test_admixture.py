@@ -56,6 +56,7 @@ def test_densities_of_all_assignments():
     assert_allclose(means[2:].sum(0), 1.0, rtol=1e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("float64")
 def test_one_locus_is_lda():
     alone, lda = Admixture((5,), TOTAL, RATE), lv.models.LDA(TOTAL, RATE)
@@ -95,6 +96,7 @@ def test_a_search_has_the_enumerated_posterior_and_tells_people():
     assert "2 loci, 5 alleles" in MODEL.describe()
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("float64")
 def test_simulated_copies_stay_at_their_loci():
     simulated = simulated_like(GENOTYPES.dataset(), MODEL, (2,), jax.random.key(3))
@@ -108,6 +110,7 @@ def test_simulated_copies_stay_at_their_loci():
     assert np.all(np.isfinite(chain.log_density(state)))
 
 
+@pytest.mark.thorough
 def test_without_admixture_rows_are_products_over_copies():
     rows = np.array([[2, 0, 0, 1, 1], [0, 2, 1, 1, 0], [1, 0, 0, 0, 0], [0, 0, 2, 0, 0.0]])
     component = GenotypeComponents(ALLELES, RATE)

@@ -120,6 +120,7 @@ def test_all_rows_together_have_n_alpha_ones():
     assert z_of(simulated().sum((1, 2)), N_ROWS * ALPHA * MANY / (MANY + ALPHA)) < Z_LIMIT
 
 
+@pytest.mark.thorough
 def test_features_grow_harmonically():
     """n rows have K(1 − Π_i i/(i + α/K)) features on average, α H_n in the limit: each row brings fewer."""
     opened = np.cumsum(simulated(), axis=1) > 0

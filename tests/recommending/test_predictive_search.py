@@ -125,6 +125,7 @@ def test_it_is_kept_and_read_again(result, tmp_path: Path):
     assert_same_search(lv.resume(tmp_path / "run", report=False, progress=False), whole)
 
 
+@pytest.mark.thorough
 def test_a_search_that_was_stopped_goes_on_to_the_same_answer(tmp_path: Path):
     first = lv.search(
         model(), rows(), evidence="predictive", max_size=5, starts=4, seed=1, seconds=0, progress=False,
@@ -181,6 +182,7 @@ def test_other_searches_are_asked_and_answer_as_one_by_prediction():
     assert found == topics().recommended
 
 
+@pytest.mark.thorough
 def test_other_searches_keep_the_answer(tmp_path: Path):
     """Return the search by prediction that asks least: of one size."""
     asked = searched("bound")

@@ -138,6 +138,7 @@ def test_rows_come_back(values: np.ndarray, observed: np.ndarray):
         np.testing.assert_array_equal(same.values[observed], values[observed])
 
 
+@pytest.mark.thorough
 @MANY
 @given(st.data())
 def test_pairs_come_back(data: st.DataObject):

@@ -125,6 +125,7 @@ KINDS = in_tiers(cases.KINDS, lambda kind: kind is cases.KINDS[0], lambda kind: 
 """One kind in the fast tier: each takes some twenty processor seconds, and all share the chain."""
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "dynamic", [pytest.param(False, id="static", marks=pytest.mark.slow), pytest.param(True, id="dynamic")]
 )

@@ -271,6 +271,7 @@ def test_corr_lda_labels_simulated_regions(evidence):
     assert np.mean(labels["words"].to_numpy() == truth) > 0.9
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [CorrLDA, *(pytest.param(k, marks=pytest.mark.slow) for k in (GMLDA, GMMixture))])
 def test_bound_rises_with_every_pass(kind):
     data = small().corpus.dataset()

@@ -95,6 +95,7 @@ def test_padding_contributes_nothing():
     assert chain.label_scores(state) is None
 
 
+@pytest.mark.thorough
 def test_one_program_serves_every_size():
     chains = [chain_of(ROWS, size) for size in (1, 2, 4)]
     states = [init(chain, jax.random.key(0), 9) for chain in chains]

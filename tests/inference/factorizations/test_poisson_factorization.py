@@ -400,6 +400,7 @@ def test_labels_are_scored_by_where_they_go():
     assert not np.allclose(np.diag(after)[:3], np.diag(scores)[:3])
 
 
+@pytest.mark.thorough
 def test_many_counts_are_annealed_from_a_fit():
     few, many = (lv.Points.from_array(CELLS * times, missing="nan").dataset() for times in (1, 1e5))
     fit = estimator(INFERRED, few).fit((3,), jax.random.key(0), None)

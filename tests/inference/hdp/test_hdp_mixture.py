@@ -292,6 +292,7 @@ def test_proposals_are_kept_only_where_the_bound_rises():
 ODD = ("duplicates", "all equal", "huge", "tiny")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "name", ["constant column", "far", *(pytest.param(name, marks=pytest.mark.slow) for name in ODD)]
 )

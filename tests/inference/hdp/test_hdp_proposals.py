@@ -146,6 +146,7 @@ def test_every_proposal_is_recorded_with_its_gain():
     assert {proposal.accepted for proposal in record} == {True, False}
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="a second fit has the bits of the first on a CPU only")
 @pytest.mark.parametrize("name", ["copies", "copies, and two topics in one"])
 def test_the_bound_of_a_fit_is_that_of_its_start_and_what_was_gained(name):

@@ -30,6 +30,8 @@ from lvsearch.inference.likelihood.annealed import (
     _log_islands,
     _log_islands_soon,
     initial_particles,
+    lengths_of_few,
+    lengths_of_many,
     log_mean_field,
     log_of,
     log_of_single_topics,
@@ -39,7 +41,7 @@ from lvsearch.inference.likelihood.annealed import (
     sweep,
 )
 from lvsearch.inference.likelihood.documents import DocumentTile
-from lvsearch.inference.likelihood.gibbs_sweep import document_keys, document_uniforms, token_tile
+from lvsearch.inference.likelihood.gibbs_sweep import choose, document_keys, document_uniforms, token_tile
 from lvsearch.inference.likelihood.sampling_estimates import average_of_islands
 
 
@@ -64,9 +66,12 @@ def test_the_oracle_is_the_sum_over_topic_sets(ambiguous, alpha):
     assert abs(found - exact) < 4 * error + 0.01
 
 
-def islands_of(program, topics, prior, words):
-    """What a program says of five copies of a document: 80 islands of four particles and six steps."""
-    tokens = np.zeros((5, 16), np.int32)
+def islands_of(program, topics, prior, words, length=16):
+    """What a program says of five copies of a document: 80 islands of four particles and six steps.
+
+    length: what the documents are padded to.
+    """
+    tokens = np.zeros((5, length), np.int32)
     tokens[:, : len(words)] = words
     real = np.zeros_like(tokens)
     real[:, : len(words)] = 1
@@ -74,7 +79,7 @@ def islands_of(program, topics, prior, words):
         jnp.asarray(topics.T, jnp.float32),
         jnp.asarray(prior, jnp.float32),
         jnp.asarray(np.maximum(prior, 0.3), jnp.float32),
-        *(jnp.asarray(table, jnp.float32) for table in log_urns(prior, 16)),
+        *(jnp.asarray(table, jnp.float32) for table in log_urns(prior, length)),
         6,
         tokens,
         real,
@@ -92,6 +97,37 @@ def test_the_program_of_few_documents_is_that_of_many(ambiguous):
     prior = 0.3 * np.array([1.0, 0.7, 1.3, 0.4])
     few, many = (islands_of(program, topics, prior, words) for program in (_log_islands_soon, _log_islands))
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5), few, many)
+
+
+@pytest.mark.thorough
+def test_blocks_of_padding_change_nothing(ambiguous):
+    topics, words = ambiguous
+    prior = 0.3 * np.array([1.0, 0.7, 1.3, 0.4])
+    little, much = (islands_of(_log_islands_soon, topics, prior, words, length) for length in (64, 256))
+    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6), little, much)  # the same draws
+
+
+def test_few_documents_have_few_lengths():
+    sizes = np.array([0, 3, 16, 17, 64, 65, 256, 257, 1000, 1025])
+    assert lengths_of_many(sizes).tolist() == [16, 16, 16, 64, 64, 128, 256, 512, 1024, 2048]
+    assert lengths_of_few(sizes).tolist() == [16, 16, 16, 256, 256, 256, 256, 1024, 1024, 2048]
+
+
+@pytest.mark.parametrize("n_topics", [3, 16, 17, 40])
+def test_topics_are_drawn_in_proportion_to_their_weights(n_topics):
+    """Also in groups: the topic is the one at which the running sum of the weights passes the uniform draw."""
+    random = np.random.default_rng(n_topics)
+    weight = random.dirichlet(np.full(n_topics, 0.3), 6).T.astype(np.float32) * (random.random((n_topics, 6)) < 0.7)
+    weight[-1], weight[0] = 0.0, np.maximum(weight[0], 1e-3)
+    uniform = np.tile(((np.arange(2000) + 0.5) / 2000).astype(np.float32), (6, 1))
+    chosen = choose(jnp.repeat(jnp.asarray(weight)[:, :, None], 2000, axis=2), jnp.asarray(uniform))
+    for column, drawn, points in zip(weight.T.astype(np.float64), np.asarray(chosen), uniform, strict=True):
+        running = np.cumsum(column)
+        edges = np.abs(points[:, None] * running[-1] - running).min(axis=1)
+        clear = edges > 1e-6 * running[-1]
+        np.testing.assert_array_equal(drawn[clear], np.searchsorted(running, points * running[-1], side="right")[clear])
+        assert np.all(column[drawn] > 0)
+        assert clear.mean() > 0.99
 
 
 @pytest.mark.thorough
@@ -149,9 +185,8 @@ def test_moves_keep_counts_and_topics_together():
 
     @jax.jit
     def moved(step: jax.Array, s: jax.Array, state: TokenParticles) -> TokenParticles:
-        log_table = (1 - s) * document.log_q + s * document.log_beta
-        state = relabel(state.spare[1:], s, state, log_table, document)
-        return sweep(keys, step, s, state, jnp.exp(log_table), document)
+        state = relabel(state.spare[1:3], s, state, document)
+        return sweep(keys, step, s, state, document)
 
     for step, s in enumerate((0.0, 0.2, 0.9)):
         state = moved(jnp.asarray(step), jnp.asarray(s), state)
@@ -176,8 +211,8 @@ def test_the_first_step_draws_every_token_from_the_mean_field():
 
     @jax.jit
     def first_step(state: TokenParticles) -> TokenParticles:
-        state = relabel(state.spare[1:], jnp.asarray(0.0), state, log_q, document)
-        return sweep(keys, jnp.asarray(0), jnp.asarray(0.0), state, jnp.exp(log_q), document)
+        state = relabel(state.spare[1:3], jnp.asarray(0.0), state, document)
+        return sweep(keys, jnp.asarray(0), jnp.asarray(0.0), state, document)
 
     state = first_step(state)
     found = (np.asarray(state.topic)[:, :, None] == np.arange(3)[:, None]).mean(axis=3)  # (position, document, topic)
@@ -204,7 +239,10 @@ def test_tables_hold_rising_factorials(alpha):
 
 
 def test_the_program_is_small_enough_to_compile_in_seconds():
-    """A generator of random keys is a loop of its own, and log Γ some four hundred lines: there were 20 loops."""
+    """A generator of random keys is a loop of its own, and log Γ some four hundred lines: there were 20 loops.
+
+    Four of today's go through the blocks of tokens.
+    """
     shape = lambda *axes: jax.ShapeDtypeStruct(axes, jnp.float32)  # noqa: E731
     whole = lambda *axes: jax.ShapeDtypeStruct(axes, jnp.int32)  # noqa: E731
     n_topics, n_words, height, length = 50, 200, 2, 64
@@ -223,8 +261,8 @@ def test_the_program_is_small_enough_to_compile_in_seconds():
         particles=32,
     ).lower(lowering_platforms=("cpu",))
     text = lowered.as_text()
-    assert len(text.splitlines()) < 1950
-    assert text.count("stablehlo.while") <= 9
+    assert len(text.splitlines()) < 2700  # a third of them draws from many topics in groups
+    assert text.count("stablehlo.while") <= 13
 
 
 def assert_consistent(state: TokenParticles, document: Document) -> None:
@@ -316,7 +354,7 @@ def exact_path(topics: np.ndarray, prior: np.ndarray, words: np.ndarray, s: floa
     return assignments, np.exp(log_path - logsumexp(log_path))
 
 
-def distance_after_moves(topics, prior, words, s, move) -> tuple[float, float]:
+def distance_after_moves(topics, prior, words, s, move, seed) -> tuple[float, float]:
     """Return (χ² per degree of freedom, the share of particles that moved) after many moves of exact draws.
 
     χ² compares the shares of assignments with the exact ones.
@@ -341,13 +379,12 @@ def distance_after_moves(topics, prior, words, s, move) -> tuple[float, float]:
     topic = jnp.asarray(assignments[drawn].T[:, None, :], jnp.int32)
     counts = (topic[:, None] == jnp.arange(len(prior))[:, None, None]).sum(axis=0).astype(jnp.float32)
     state = initial_particles(document, islands=1, particles=n_particles)._replace(topic=topic, counts=counts)
-    log_table = (1 - s) * document.log_q + s * document.log_beta
-    keys = document_keys(jax.random.key(0), jnp.arange(1))
+    keys = document_keys(jax.random.key(seed), jnp.arange(1))
 
     @jax.jit
     def moved_once(step: jax.Array, state: TokenParticles) -> TokenParticles:
-        uniforms = document_uniforms(keys, step, CHOICES + length, n_particles)
-        return move(uniforms, jnp.asarray(s, jnp.float32), state, log_table, document)
+        uniforms = document_uniforms(keys, 1000 + step, CHOICES, n_particles)
+        return move(keys, step, uniforms, jnp.asarray(s, jnp.float32), state, document)
 
     for step in range(3):
         state = moved_once(jnp.asarray(step), state)
@@ -364,15 +401,20 @@ def distance_after_moves(topics, prior, words, s, move) -> tuple[float, float]:
 @pytest.mark.thorough
 @pytest.mark.parametrize(("s", "alpha"), [pytest.param(1.0, 0.02, marks=pytest.mark.slow), (0.4, 1e-3)])
 def test_splits_and_merges_leave_the_path_as_it_is(ambiguous, s, alpha):
-    """Exact draws of the topics of five tokens have the same shares after three moves: χ² of each is 1 on average."""
+    """Exact draws of the topics of five tokens have the same shares after three moves: χ² of each is 1 on average.
+
+    Of one seed it is 1 ± .3, so the mean of three is compared.
+    """
     topics, words = ambiguous
     prior = alpha * np.array([1.0, 0.7, 1.3, 0.4])
-    distance, moved = distance_after_moves(topics, prior, words[1:6], s, split_or_merge)
+    found = [distance_after_moves(topics, prior, words[1:6], s, split_or_merge, seed) for seed in range(3)]
+    distance, moved = np.mean(found, axis=0)
     assert distance < 1.6
     assert moved > 0.02
 
-    def on_a_steeper_path(uniforms, s, state, log_table, document):
-        """The planted bug: the path's table twice as steep."""
-        return split_or_merge(uniforms, s, state, 2 * log_table, document)
+    def on_a_steeper_path(keys, step, uniforms, s, state, document):
+        """The planted bug: the path's weights twice as steep."""
+        twice = document._replace(log_q=2 * document.log_q, log_beta=2 * document.log_beta)
+        return split_or_merge(keys, step, uniforms, s, state, twice)
 
-    assert distance_after_moves(topics, prior, words[1:6], s, on_a_steeper_path)[0] > 3
+    assert distance_after_moves(topics, prior, words[1:6], s, on_a_steeper_path, 0)[0] > 3

@@ -130,6 +130,7 @@ def biased(log_ratios) -> bool:
     return bool(np.abs(z).max() > stats.t.isf(FALSE_ALARM / 2 / len(z), ratios.shape[1] - 1))
 
 
+@pytest.mark.thorough
 @pytest.mark.filterwarnings("ignore:.*outside their certified intervals:RuntimeWarning")  # samples are few, runs many
 @pytest.mark.parametrize(
     ("method", "samples"),

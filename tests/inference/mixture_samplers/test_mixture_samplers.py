@@ -99,7 +99,15 @@ def frequency_z(sampler: Sampler, kind: cases.Kind, concentration: Any, sweeps: 
     return (batches.mean(0) - probability[probability > 0.005]) / (batches.std(0, ddof=1) / np.sqrt(40) + 1e-4)
 
 
-@pytest.mark.parametrize("sampler", [*SAMPLERS[:2], pytest.param(SAMPLERS[2], marks=pytest.mark.slow)], ids=by_name)
+@pytest.mark.parametrize(
+    "sampler",
+    [
+        SAMPLERS[0],
+        pytest.param(SAMPLERS[1], marks=pytest.mark.thorough),
+        pytest.param(SAMPLERS[2], marks=pytest.mark.slow),
+    ],
+    ids=by_name,
+)
 def test_partition_frequencies_are_exact(sampler):
     """Five rows, all 52 partitions, diagonal components with missing cells."""
     assert np.abs(frequency_z(sampler, cases.DIAGONAL, 1.3, 6000)).max() < Z_LIMIT

@@ -116,6 +116,7 @@ def test_a_sweep_over_rows_leaves_the_posterior_of_paths_as_it_is(backward):
     assert chisquare(counts, 20_000 * chance).pvalue > 1e-4
 
 
+@pytest.mark.thorough
 def test_rows_in_time_have_the_exact_evidence_of_every_prefix():
     """The evidence up to each row is exact forwards, and that of all rows is on the way back from posterior draws."""
     data = tiny().dataset()

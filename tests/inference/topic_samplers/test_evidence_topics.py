@@ -166,6 +166,7 @@ def test_groups_whose_proposals_were_all_accepted_would_not(width, monkeypatch):
     assert misfit("prior", 1.0, 1.0, False, width) < 1e-6
 
 
+@pytest.mark.thorough
 def test_wide_groups_whose_words_were_all_accepted_would_not(monkeypatch):
     def accepting(state: Any, before: Any, at: Any, rule: Any, uniform: Any) -> TopicState:
         return redraw_group(state, before, at, rule, uniform._replace(words=0.0 * uniform.words))

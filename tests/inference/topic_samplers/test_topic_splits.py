@@ -82,6 +82,7 @@ def z_score(log_weights: np.ndarray, exact: float) -> float:
 slow = pytest.mark.slow
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("n_topics", "width", "pairs"),
     [

@@ -86,6 +86,7 @@ def test_the_path_likelihood_counts_the_document():
     assert corrected < 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("hyper", "n"),
     [

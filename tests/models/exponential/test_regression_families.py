@@ -91,6 +91,7 @@ def test_draws_have_the_expected_statistics(float64, family, natural):
         assert np.abs((np.asarray(draws).mean(0) - mean) / error).max() < 5
 
 
+@pytest.mark.thorough
 @WHOLE
 def test_coordinates_that_do_not_exist_change_nothing(float64, family, natural):
     """The last of three coordinates away, whatever its numbers are: the family of the other two."""

@@ -64,6 +64,7 @@ def test_marginals_have_the_same_means_and_one_component_is_a_normal_wishart(flo
     np.testing.assert_allclose(COMPILED.log_normaliser(alone), expected, rtol=1e-12)
 
 
+@pytest.mark.thorough
 def test_components_that_do_not_exist_count_for_nothing(float64):
     """Whatever their parameters are."""
     wider = jax.tree.map(lambda leaf: jnp.concatenate([leaf, jnp.full_like(leaf[:2], jnp.nan)]), natural())
@@ -76,6 +77,7 @@ def test_components_that_do_not_exist_count_for_nothing(float64):
         assert not np.asarray(leaf[3:]).any()
 
 
+@pytest.mark.thorough
 def test_sampled_statistics_have_the_expected_mean():
     """20,000 draws, 24 numbers, |z| < 4.5: false alarms below 2e-4."""
     repeated = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (20_000, *leaf.shape)), natural(np.float32))
