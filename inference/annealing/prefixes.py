@@ -32,6 +32,12 @@ from lvsearch.models.kernels import kernel
 
 REMOVED = 0x4E40
 """Folded into a key to separate a unit's removal from the resampling after it."""
+FEW_UNITS = 512
+"""Up to so many units, paths run a program that compiles in half the time or less, and takes a sixth longer to run.
+
+For 272 rows and 8 hidden states the two directions compile in 25 instead of 53 s of the processor and run in 22 instead
+of 20 s; for a mixture of 150 rows in 7 instead of 19 s.
+"""
 
 
 def sequential(chain: Chain, key: Key[Array, ""]) -> Sequential | None:
@@ -146,7 +152,8 @@ def grow(sampler: Sequential, key: Key[Array, ""], sweeps: int, *, islands: int,
     """
     with jax.enable_x64(True):
         due = _padded_revisits(sampler, sweeps)
-        population, found, moved = _grow(sampler, key, due, islands=islands, particles=particles)
+        program = _grow_soon if sampler.places <= FEW_UNITS else _grow
+        population, found, moved = program(sampler, key, due, islands=islands, particles=particles)
         return Grown(np.asarray(found), population.state, bool(moved))
 
 
@@ -163,7 +170,8 @@ def shrink(sampler: Sequential, key: Key[Array, ""], state: State, sweeps: int, 
     """
     with jax.enable_x64(True):
         due = _padded_revisits(sampler, sweeps)
-        log_total, moved = _shrink(sampler.on_way_back(state), key, state, due, islands=islands)
+        program = _shrink_soon if sampler.places <= FEW_UNITS else _shrink
+        log_total, moved = program(sampler.on_way_back(state), key, state, due, islands=islands)
         return Shrunk(-np.asarray(log_total), bool(moved))
 
 
@@ -246,6 +254,10 @@ def _shrink(
     begin = Population(state, jnp.zeros(n_particles), jnp.zeros(islands))
     population, moved, alike = jax.lax.fori_loop(0, n_units, one, (begin, np.bool_(False), np.bool_(True)))
     return _log_averages(population, islands), moved | alike
+
+
+_grow_soon = kernel(static_argnames=("islands", "particles"), short=True, once=True)(_grow.__wrapped__)
+_shrink_soon = kernel(static_argnames=("islands",), short=True, once=True)(_shrink.__wrapped__)
 
 
 def _sweep_if_due(

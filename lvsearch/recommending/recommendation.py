@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 BOUND = "bound"
 """The word in the name of a scoring method whose scores are bounds on log p."""
+MOST = 0.8
+"""The share of a gain in prediction that is most of it."""
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,30 @@ class Recommendation:
         if self.still_rising:
             largest = "that could be scored" if any(size > self.best for size in self.failed) else "tried"
             text += f". {self.best[0]}, the largest size {largest}, predicts best: larger ones may predict better still"
+        enough = self.enough_for_most
+        if enough is not None:
+            (fewer,), share = enough
+            text += (
+                f". {with_noun(fewer, name)} already {'has' if fewer == 1 else 'have'} {100 * share:.0f} % of what "
+                f"{self.size[0]} gain in prediction over {self.outcomes[0].size[0]}"
+            )
         return f"{text}."
+
+    @property
+    def enough_for_most(self) -> tuple[Size, float] | None:
+        """The smallest size that has most (`MOST`) of the recommended size's gain in prediction over the smallest size
+        tried, and the share of the gain that it has.
+
+        None unless it is at most half of the recommended size: only then does it make a difference to a reader.
+        """
+        difference = {outcome.size: outcome.difference for outcome in self.outcomes}
+        least = self.outcomes[0].difference
+        gain = difference[self.size] - least
+        if gain <= 0:
+            return None
+        shares = [(size, (each - least) / gain) for size, each in difference.items()]
+        size, share = next((size, share) for size, share in shares if share >= MOST)
+        return (size, share) if 2 * size[0] <= self.size[0] else None
 
     def describe_topics(self) -> str | None:
         """Return a sentence on the quality of topics; None for models without topics.

@@ -324,6 +324,7 @@ def test_relabelled_components_are_the_same_in_all_draws():
         draws.table()
 
 
+@pytest.mark.thorough
 def test_densities_integrate_to_one_and_fit_together():
     draws = draws_of_search()
     one, two = draws.density(["y"]), draws.density(["x", "y"])
@@ -415,6 +416,7 @@ def test_one_number_of_components_can_be_asked_for():
     assert (posterior.draws(32).n_components == 3).all()
 
 
+@pytest.mark.thorough
 def test_rows_drawn_anew_are_like_the_data():
     draws, table = draws_of_search(), table_of_two_groups()
     rows = draws.simulate(seed=3)
@@ -423,6 +425,7 @@ def test_rows_drawn_anew_are_like_the_data():
     np.testing.assert_array_equal(rows, draws.simulate(seed=3))
 
 
+@pytest.mark.thorough
 def test_arviz_gets_all_groups(monkeypatch):
     module = ModuleType("arviz")
     vars(module).update(__version__="1.2.0", from_dict=lambda groups, *, dims, coords: (groups, dims, coords))

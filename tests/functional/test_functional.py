@@ -346,6 +346,7 @@ def test_both_ends_of_annealed_evidence_have_the_slope_of_the_evidence_in_the_da
     assert np.all(error < 0.1)
 
 
+@pytest.mark.thorough
 def test_the_slope_of_the_evidence_is_the_mean_slope_of_the_log_joint(float64):
     """Fisher's identity at one component, whose draws are independent; the evidence is a ratio of beta functions."""
     batch, extents = functional.batch_of(bernoulli(), BITS)

@@ -350,6 +350,10 @@ CALLS: dict[str, Callable[[], object]] = {
         for number, (model, data, size) in enumerate(FITS)
         if not model.process and not isinstance(model, (m.Unigram, m.PLSI))
     },
+    "evidence of many rows": partial(annealed, m.FiniteMixture(), np.tile(ROWS, (22, 1)), 2),
+    "annealed, many documents": lambda: lv.inference.document_likelihood(
+        TOPICS, ALPHA, np.tile(COUNTS, (1 + 1000 // len(COUNTS), 1)), method="ais", samples=8, key=KEY, certify=False
+    ),
     "blocks about a fit": partial(annealed, m.LatentBlockModel(), BITS, (2, 2), fitted=True),
     "counts about a fit": partial(annealed, m.PoissonFactorization(), 10_000 * COUNTS, 3, fitted=True),
     "simulated blocks": partial(simulated_truth, m.LatentBlockModel(), BITS, (2, 2)),

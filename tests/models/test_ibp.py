@@ -135,6 +135,7 @@ def test_features_grow_harmonically():
     assert np.abs(tail / DRAWS - poisson.pmf(np.arange(14), exact[-1])).max() < 0.03
 
 
+@pytest.mark.thorough
 def test_popular_features_become_more_popular():
     """P(z_{n+1,k} = 1 | m of n) = (m + α/K)/(n + 1 + α/K): the finite form of m/(n + 1)."""
     z = simulated()

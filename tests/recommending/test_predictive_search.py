@@ -136,6 +136,7 @@ def test_a_search_that_was_stopped_goes_on_to_the_same_answer(tmp_path: Path):
     assert_same_search(lv.resume(tmp_path / "run", report=False, progress=False), clusters())
 
 
+@pytest.mark.thorough
 def test_workers_find_the_same(tmp_path: Path):
     from concurrent.futures import ThreadPoolExecutor
 

@@ -40,6 +40,22 @@ def test_a_size_that_predicts_worse_is_left_out_of_those_that_predict_as_well():
     assert "; so do sizes 2–4" in replace(alike, within=((1,), (2,), (3,), (4,))).describe()
 
 
+def test_a_much_smaller_size_that_predicts_nearly_as_well_is_named():
+    """Of a gain of 4 over one component, 8 have 3.4 and 16 have all."""
+    found = recommended({1: -5.0, 4: -3.0, 8: -1.6, 16: -1.0, 32: -2.0})
+    assert found.size == (16,)
+    size, share = found.enough_for_most or ((0,), 0.0)
+    assert size == (8,)
+    assert share == pytest.approx(0.85, abs=0.02)
+    assert ". 8 components already have 8" in found.describe()
+    assert found.describe().endswith(" % of what 16 gain in prediction over 1.")
+    near = recommended({1: -5.0, 4: -3.0, 12: -1.6, 16: -1.0, 32: -2.0})
+    assert near.enough_for_most is None  # 12 are not half as many
+    assert recommended({1: -1.0, 2: -3.0}).enough_for_most is None
+    one = recommended({1: -2.0, 2: -1.9, 3: -1.0, 6: -3.0})
+    assert one.enough_for_most is None
+
+
 def test_sizes_whose_fits_failed_were_not_compared():
     """The largest size that could be scored was called the largest size tried."""
     found = recommended({1: -3.0, 2: -1.0, 4: None, 8: None})

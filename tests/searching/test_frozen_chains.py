@@ -63,6 +63,7 @@ def test_two_ends_that_agree_prove_nothing_and_the_path_says_so():
     assert truth.estimate - found.estimate > 5 * np.hypot(found.standard_error, truth.standard_error)
 
 
+@pytest.mark.thorough
 def test_where_there_is_nothing_to_learn_nothing_has_to_move():
     """One topic, and a single token: log p − log q is one number, and exact."""
     one, single = annealed(frozen(chain(1))), annealed(frozen(chain(2, np.array([[1, 0]]))))

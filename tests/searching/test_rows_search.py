@@ -95,6 +95,7 @@ def test_a_search_over_rows():
     assert again.evidence.lower < again.evidence.upper == fitted.evidence.upper
 
 
+@pytest.mark.thorough
 def test_rows_score_alone_as_they_do_together():
     fitted, (_, test) = searched().best, points().split(0.3, seed=1)
     alone = [fitted.score(test.select([row])) for row in range(len(test))]

@@ -305,6 +305,7 @@ def test_collapsed_passes_find_a_better_start():
     assert collapsed > plain + 50
 
 
+@pytest.mark.thorough
 def test_a_fit_does_not_depend_on_the_images_order():
     corpus = small().corpus
     other = corpus.select(np.random.default_rng(3).permutation(len(corpus)))

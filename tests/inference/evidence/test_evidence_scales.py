@@ -95,6 +95,7 @@ def test_prior_given_hyperparameters_is_that_of_the_numbers(kind):
     assert kind.at_prior_means().describe() == type(kind)(0.3, 1.2, 3.0, 2.5, 3.0).describe()
 
 
+@pytest.mark.thorough
 def test_simulated_scales_have_their_prior():
     """Each data set has a draw of its own for each column, and the precisions of its components are Gamma given it."""
     model = FiniteMixture(DiagonalComponents(0.0, 1.0, 0.5, 3.0, GammaPrior(4.0, 2.0)))

@@ -156,6 +156,7 @@ def test_the_bound_of_a_fit_is_that_of_its_start_and_what_was_gained(name):
     assert after.estimate.passes == before.passes + 10 * len(after.proposals)
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(jax.default_backend() != "cpu", reason="sums over documents repeat to the bit on a CPU only")
 def test_a_fit_with_proposals_repeats():
     name = "copies"

@@ -98,6 +98,7 @@ def every_path(chain: HiddenMarkovChain) -> tuple[np.ndarray, np.ndarray]:
     return labels, np.exp(log - np.logaddexp.reduce(log))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("backward", [False, True])
 def test_a_sweep_over_rows_leaves_the_posterior_of_paths_as_it_is(backward):
     """Frequencies of all 64 paths among 20,000 draws, each moved once."""

@@ -158,6 +158,7 @@ def test_measured_labels_leave_the_estimate_unbiased(n_topics, pairs):
     assert abs(z_score(up, exact_gain(n_topics, pairs))) < 4
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(("n_topics", "pairs"), [pytest.param(3, 1, marks=slow), (4, 2)])
 def test_a_planted_bug_of_half_a_nat_is_seen(n_topics, pairs):
     assert abs(z_score(gained(n_topics, 1, False, pairs), exact_gain(n_topics, pairs) - 0.5)) > 4

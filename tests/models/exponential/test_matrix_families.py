@@ -36,6 +36,7 @@ def scipy_log_density(mean: np.ndarray, precision: np.ndarray, i: int) -> float:
     return wishart + scipy.stats.multivariate_normal(CENTRE[i], np.linalg.inv(COUNT[i] * precision)).logpdf(mean)
 
 
+@pytest.mark.thorough
 def test_density_matches_scipy_and_numpyro(float64):
     statistics = COMPILED.sample(jax.random.key(2), natural())
     ours = inner(natural(), statistics) - np.asarray(COMPILED.log_normaliser(natural()))
