@@ -354,6 +354,9 @@ CALLS: dict[str, Callable[[], object]] = {
     "annealed, many documents": lambda: lv.inference.document_likelihood(
         TOPICS, ALPHA, np.tile(COUNTS, (1 + 1000 // len(COUNTS), 1)), method="ais", samples=8, key=KEY, certify=False
     ),
+    "samples of normals": partial(
+        lv.sample, m.IndependentNormalMixture(), ROWS, size=2, chains=1, warmup=1, draws=1, seed=0, progress=False
+    ),
     "blocks about a fit": partial(annealed, m.LatentBlockModel(), BITS, (2, 2), fitted=True),
     "counts about a fit": partial(annealed, m.PoissonFactorization(), 10_000 * COUNTS, 3, fitted=True),
     "simulated blocks": partial(simulated_truth, m.LatentBlockModel(), BITS, (2, 2)),
