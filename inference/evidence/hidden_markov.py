@@ -35,7 +35,7 @@ from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from lvsearch.inference.annealing.dispatch import evidence_chain
-from lvsearch.inference.annealing.draws import log_gamma_draws
+from lvsearch.inference.annealing.draws import choose_in_proportion, log_gamma_draws
 from lvsearch.inference.annealing.kits import ChainKit, chain_kit
 from lvsearch.inference.annealing.particle_arrays import AnnealingChain, SymmetricStart
 from lvsearch.inference.annealing.prefixes import InTurn
@@ -46,7 +46,6 @@ from lvsearch.inference.mixtures.rows import coordinates_and_carriers, pack_incr
 from lvsearch.models.components import log_normalisers
 from lvsearch.models.contract import first
 from lvsearch.models.exponential.family import log_normalised
-from lvsearch.models.families import MarkovChain, MarkovChainStatistics
 from lvsearch.models.hidden_markov import HiddenMarkov
 
 SWEEPS_IN_TIME = 3
@@ -144,7 +143,7 @@ class HiddenMarkovChain(AnnealingChain, SymmetricStart):
     def init(self, key: Key[Array, ""], particles: int) -> PathState:
         """Return the first state: the paths of `particles` particles, drawn from their prior."""
         nothing = self.state_from_labels(jnp.full((particles, len(self.present)), -1, jnp.int32))
-        return self.draw_paths(key, nothing, jnp.zeros(()), jnp.asarray(self.present))
+        return self.draw_paths(key, nothing, jnp.zeros(()), jnp.asarray(self.present).sum())
 
     def state_from_labels(self, labels: Int[Array, "particle row"]) -> PathState:
         """Return the state with these paths. labels: the hidden state of each row; −1 for rows that count nowhere."""
@@ -161,18 +160,46 @@ class HiddenMarkovChain(AnnealingChain, SymmetricStart):
         backward: ignored, since a sweep is its own time reversal.
         """
         del backward
-        return self.draw_paths(key, state, temperature, jnp.asarray(self.present))
+        return self.draw_paths(key, state, temperature, jnp.asarray(self.present).sum())
 
     def draw_paths(
-        self, key: Key[Array, ""], state: PathState, temperature: Float[Array, ""], drawn: Bool[Array, " row"]
+        self, key: Key[Array, ""], state: PathState, temperature: Float[Array, ""], units: Int[Array, ""]
     ) -> PathState:
-        """Return the state with new paths, drawn given parameters that were drawn given the paths before.
+        """Return the state with new paths of the first `units` rows, drawn given parameters that were drawn given the
+        paths before. The other rows are in no state.
 
         temperature: t, from 0 (the prior) to 1 (the posterior).
-        drawn: which rows are on the new paths, the first ones; the others are in no state, (row,).
         """
-        one = partial(self._draw_path, temperature=temperature, drawn=drawn)
-        return self.state_from_labels(jax.vmap(one)(jax.random.split(key, len(state.labels)), state))
+        key_parameters, key_paths = jax.random.split(key)
+        particles, n_rows = state.labels.shape
+        one = partial(self._draw_parameters, temperature=temperature)
+        start, transitions, packed = jax.vmap(one)(jax.random.split(key_parameters, particles), state)
+        begins, increments = jnp.asarray(self.begins), jnp.asarray(self.increments, start.dtype)
+
+        def weigh(row: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            """Extend the forward messages, log p(rows up to this one, its state) up to a constant, by one row."""
+            messages, before = carry
+            into = jnp.where(begins[row], start, logsumexp(before[:, :, None] + transitions, axis=1))
+            message = jnp.where(self._exists(), into + temperature * (packed @ increments[row]), -jnp.inf)
+            return messages.at[row].set(message), message
+
+        none = jnp.zeros_like(start)
+        messages, _ = jax.lax.fori_loop(0, units, weigh, (jnp.zeros((n_rows, *start.shape), start.dtype), none))
+        uniform = jax.random.uniform(key_paths, (n_rows, particles), start.dtype)
+
+        def choose(done: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            """Draw the state of one row given the row after it, the last row first."""
+            labels, after = carry
+            row = units - 1 - done
+            is_last = (done == 0) | begins[jnp.minimum(row + 1, n_rows - 1)]
+            onward = jnp.take_along_axis(transitions, after[:, None, None], axis=2)[:, :, 0]
+            scores = messages[row] + jnp.where(is_last, 0.0, onward)
+            label = choose_in_proportion(scores.T, uniform[row], jnp.asarray(self.size))
+            return labels.at[row].set(label), label
+
+        nowhere = jnp.full((n_rows, particles), -1, jnp.int32)
+        labels, _ = jax.lax.fori_loop(0, units, choose, (nowhere, jnp.zeros(particles, jnp.int32)))
+        return self.state_from_labels(labels.T)
 
     def log_gain(
         self, state: PathState, before: Float[Array, ""], after: Float[Array, ""]
@@ -208,32 +235,24 @@ class HiddenMarkovChain(AnnealingChain, SymmetricStart):
 
     # ── one particle ────────────────────────────────────────────────────────────────────────────────────────────────
 
-    def _draw_path(
-        self, key: Array, state: PathState, *, temperature: Array, drawn: Bool[Array, " row"]
-    ) -> Int[Array, " row"]:
-        """Draw parameters given the path before, then a path of some rows given these parameters, for one particle.
+    def _draw_parameters(
+        self, key: Array, state: PathState, *, temperature: Array
+    ) -> tuple[Float[Array, " state"], Float[Array, "state state"], Float[Array, "state packed"]]:
+        """Draw parameters given the path, for one particle.
 
         state: of one particle, without the particle axis.
         temperature: t, from 0 (the start of the annealing path) to 1 (the posterior).
-        drawn: which rows are on the new path, the first ones, (row,).
 
-        Returns: the hidden state of each row, −1 for the others, (row,).
+        Returns: (log probability of each state at a start, (state,); log probability of each step, (state, state); the
+            statistics of each state's parameters, whose product with s(x_n) is log p(row n | state) without its
+            carrier, (state, packed)).
         """
-        keys, exists, model = jax.random.split(key, 4), self._exists(), self.model
-        both = exists[:, None] & exists
+        keys, exists, model = jax.random.split(key, 3), self._exists(), self.model
         start = _log_simplex(keys[0], jnp.asarray(model.start_concentration, state.starts.dtype) + state.starts, exists)
+        both = exists[:, None] & exists
         transitions = _log_simplex(keys[1], model.transition_prior(exists) + state.steps, both)
         components = model.components.prior_family.sample(keys[2], self._natural(state.sums, temperature))
-
-        log_rows = jnp.asarray(self.increments, start.dtype) @ pack_statistics(model.components, components).T
-        begins = jnp.asarray(self.begins)[:, None]
-        first_row = jnp.arange(len(begins))[:, None] == 0
-        natural = MarkovChainStatistics(
-            temperature * log_rows + jnp.where(first_row, start, 0.0),
-            jnp.where(begins[..., None], start, transitions),
-        )
-        path = MarkovChain().sample(keys[3], natural, drawn[:, None, None] & both).state.argmax(-1)
-        return jnp.where(drawn, path, -1).astype(jnp.int32)
+        return start, transitions, pack_statistics(model.components, components)
 
     def _exists(self) -> Bool[Array, " state"]:
         """Return True for the hidden states that exist, (state,)."""
@@ -386,7 +405,7 @@ class RowsInTime(InTurn):
         key_paths, key_rows = jax.random.split(key)
         if backward:
             state = self.chain.redraw_rows(key_rows, self.chain.state_from_labels(state.labels), units, backward=True)
-        state = self.chain.draw_paths(key_paths, state, jnp.ones(()), jnp.arange(self.places) < units)
+        state = self.chain.draw_paths(key_paths, state, jnp.ones(()), units)
         return state if backward else self.chain.redraw_rows(key_rows, state, units, backward=False)
 
 
