@@ -165,10 +165,12 @@ class HiddenMarkovChain(AnnealingChain, SymmetricStart):
     def draw_paths(
         self, key: Key[Array, ""], state: PathState, temperature: Float[Array, ""], units: Int[Array, ""]
     ) -> PathState:
-        """Return the state with new paths of the first `units` rows, drawn given parameters that were drawn given the
-        paths before. The other rows are in no state.
+        """Draw new paths of the first `units` rows, and return the new state; later rows get the label −1.
+
+        Parameters are drawn given the old paths, and then the new paths given these parameters.
 
         temperature: t, from 0 (the prior) to 1 (the posterior).
+        units: the number of rows on the new paths.
         """
         key_parameters, key_paths = jax.random.split(key)
         particles, n_rows = state.labels.shape

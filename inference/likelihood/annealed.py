@@ -81,7 +81,7 @@ FLOOR = 0.02  # share of q_l that goes to topics in proportion to β alone: no p
 CHOICES = 5  # uniform draws of a split or merge beside those of the tokens: two tokens, two topics, acceptance
 SPARE = 3 + CHOICES  # extra uniform draws per particle and step: one for resampling, two for relabelling, CHOICES
 LANES = 1024  # documents × particles per call: enough to hide the loop's overhead, few enough to stay in cache
-FEWEST_LANES, CELLS = 64, 2**14  # but no more of them than CELLS over the topics, unless this is less than 64
+FEWEST_LANES, CELLS = 64, 2**14  # with many topics CELLS / topics lanes, but never fewer than 64
 FEW_DOCUMENTS = 1000  # up to so many: the program that compiles in 4 s, not 13, and takes half as long again to run
 FEW_TOGETHER = (
     32  # the most documents of a call then, whose lengths should be alike, since all take as long as the longest
@@ -170,10 +170,10 @@ def log_of(probability: Float[Array, "..."]) -> Float[Array, "..."]:
     return jnp.where(possible, jnp.log(jnp.where(possible, probability, 1.0)), IMPOSSIBLE)
 
 
-def on_path(s: Float[Array, ""], document: Document, read: Callable[[Array], Array]) -> Array:
-    """Return what is read from the path's log weights of topics for tokens, without the proportions' part, nats.
+def path_log_weights(s: Float[Array, ""], document: Document, read: Callable[[Array], Array]) -> Array:
+    """Return some of the log weights that the path gives to topics for tokens, nats, without the proportions' part.
 
-    The weights are computed where they are read, since a table of all of them would take the time of all its padding.
+    Only the entries that `read` takes are computed: a table of all entries would spend its time on padding.
 
     s: the position on the annealing path, from 0 to 1.
     read: takes entries from an array (position, topic, document).
@@ -182,12 +182,12 @@ def on_path(s: Float[Array, ""], document: Document, read: Callable[[Array], Arr
 
 
 def go_through_blocks(document: Document, one_block: Callable[[Int[Array, ""], int, T], T], start: T) -> T:
-    """Return what a function makes of a state when it is called for each block of positions, in order.
+    """Call a function for each block of positions, in order, and return the last state.
 
     Blocks beyond the longest document are left out. So neither time nor draws depend on the padding behind it.
 
-    one_block: number of the block, positions of a block, state -> state.
-    start: the state at first.
+    one_block: takes (number of the block, how many positions a block has, state) and returns the new state.
+    start: the first state.
     """
     size = min(BLOCK, len(document.log_q))
     n_blocks = (document.longest + size - 1) // size
@@ -333,7 +333,7 @@ def sum_of_tokens(
     def add_block(b, size, total):
         """Add the sums over one block of tokens."""
         of_block = lambda values: lax.dynamic_slice_in_dim(values, b * size, size)  # noqa: E731
-        log_weight = on_path(s, document, of_block)
+        log_weight = path_log_weights(s, document, of_block)
         return total + jnp.einsum("ldp,lkd->kdp", of_block(chosen), log_weight, precision=lax.Precision.HIGHEST)
 
     none = jnp.zeros((len(document.alpha), *chosen.shape[1:]), document.log_q.dtype)
@@ -394,7 +394,7 @@ def split_or_merge(
     size = jnp.sum(group, axis=0, dtype=document.log_q.dtype)
     log_merged = jnp.where(free, per_topic + s * rising(topics, size), -jnp.inf)
     documents = jnp.arange(i.shape[0])[:, None]
-    log_of = lambda token: jnp.moveaxis(on_path(s, document, lambda each: each[token, :, documents]), 2, 0)  # noqa: E731
+    log_of = lambda token: jnp.moveaxis(path_log_weights(s, document, lambda each: each[token, :, documents]), 2, 0)  # noqa: E731
     share_merged, log_all_merged = shares_and_log_sum(log_merged)
     share_first = 0.5 * share_merged + 0.5 * shares_and_log_sum(jnp.where(free, log_of(i), -jnp.inf))[0]
     first = jnp.where(shared, choose(share_first, uniforms[2]), of_i)
@@ -413,7 +413,7 @@ def split_or_merge(
         threshold: a logistic draw for each document and particle.
         """
         seconds, n_first, n_second, log_drawn, log_gain = state
-        of_topic = lambda topic: on_path(s, document, lambda each: each[position, topic, documents])  # noqa: E731
+        of_topic = lambda topic: path_log_weights(s, document, lambda each: each[position, topic, documents])  # noqa: E731
         gain = of_topic(second) - of_topic(first)  # (document, particle), nats
         log_odds = gain + s * (jnp.log(n_second + alpha_second) - jnp.log(n_first + alpha_first))
         drawn = threshold < log_odds
@@ -494,7 +494,7 @@ def sweep(
         """Draw the topics of one block of tokens again; the spare uniforms are those of the first block."""
         state, spare = carry
         start = b * size
-        log_weight = on_path(s, document, lambda each: lax.dynamic_slice_in_dim(each, start, size))
+        log_weight = path_log_weights(s, document, lambda each: lax.dynamic_slice_in_dim(each, start, size))
         weight = jnp.exp(log_weight - jnp.max(log_weight, axis=1, keepdims=True))
         uniforms = document_uniforms(keys, step * MOST_BLOCKS + b, size + SPARE, particles.topic.shape[2])
         end = jnp.minimum(size, document.longest - start)
@@ -611,7 +611,7 @@ def lengths_of_many(sizes: Int[np.ndarray, " document"]) -> Int[np.ndarray, " do
 
 
 def lengths_of_few(sizes: Int[np.ndarray, " document"]) -> Int[np.ndarray, " document"]:
-    """Return the lengths that a few documents are padded to, which are fewer different ones (`FEW_LENGTHS`).
+    """Return the lengths that a few documents are padded to: 16 or one of `FEW_LENGTHS`, since each compiles a program.
 
     A document's draws, and so the estimate of its probability but for rounding, do not depend on its padding.
 

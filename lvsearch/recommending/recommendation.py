@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 BOUND = "bound"
 """The word in the name of a scoring method whose scores are bounds on log p."""
 MOST = 0.8
-"""The share of a gain in prediction that is most of it."""
+"""The least share of the recommended size's gain in prediction with which a smaller size is named."""
 
 
 @dataclass(frozen=True)
@@ -124,10 +124,10 @@ class Recommendation:
 
     @property
     def enough_for_most(self) -> tuple[Size, float] | None:
-        """The smallest size that has most (`MOST`) of the recommended size's gain in prediction over the smallest size
-        tried, and the share of the gain that it has.
+        """The smallest size with most (`MOST`) of the recommended size's gain, and its share of that gain.
 
-        None unless it is at most half of the recommended size: only then does it make a difference to a reader.
+        A size's gain is its mean score minus that of the smallest size tried. None if the size found is more than half
+        of the recommended one, since a reader would save little, or if the recommended size gains nothing.
         """
         difference = {outcome.size: outcome.difference for outcome in self.outcomes}
         least = self.outcomes[0].difference
