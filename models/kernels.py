@@ -120,6 +120,7 @@ def kernel(
     once: bool = False,
     short: bool = False,
     serial: bool = False,
+    few: Callable[..., bool] | None = None,
 ) -> Any:
     """Return a decorator that compiles like `jax.jit`, in full precision. The argument names are those of `jax.jit`.
 
@@ -132,6 +133,8 @@ def kernel(
         samplers that a fit runs for some dozens of sweeps.
     serial: on a CPU, run in the calling thread alone. Use it for samplers that take many small steps, of which callers
         run several in threads of their own.
+    few: a function of the program's arguments that returns True where `brief` and `short` hold; None: where the
+        arguments have at most `FEW_ELEMENTS` elements.
     """
 
     def compiled(function: Callable[..., Any]) -> Any:
@@ -144,7 +147,7 @@ def kernel(
         if not (brief or once or short or serial):
             return program()
         choices = (ONE_THREAD, {}) if serial else SOME_EFFORT if short else LITTLE_EFFORT
-        return KernelOnCPU(precise, program, choices, always=once or serial)
+        return KernelOnCPU(precise, program, choices, _always if once or serial else few or _have_few_elements)
 
     return compiled
 
@@ -154,7 +157,7 @@ class KernelOnCPU:
 
     function: the function to compile. program: compiles it, with the keyword arguments of `jax.jit`.
     choices: sets of options of XLA's CPU compiler. The first that the installed version accepts is used.
-    always: use the options for arguments of any size, not only where these have few elements.
+    few: a function of the arguments that returns True where the options are used.
     """
 
     def __init__(
@@ -162,11 +165,10 @@ class KernelOnCPU:
         function: Callable[..., Any],
         program: Callable[..., Any],
         choices: Sequence[Mapping[str, Any]],
-        *,
-        always: bool,
+        few: Callable[..., bool],
     ) -> None:
         update_wrapper(self, function)
-        self._choices, self._always = choices, always
+        self._choices, self._few = choices, few
         self._optimised = program()
         self._program = program
         self._on_cpu: Any = None
@@ -175,8 +177,7 @@ class KernelOnCPU:
         # inside another program nothing is compiled separately, JAX rejects compiler options, lengths may be symbols
         if get_opaque_trace_state() != _OUTSIDE or not goes_to_cpu():
             return self._optimised(*args, **kwargs)
-        leaves = jax.tree.leaves((args, kwargs))
-        if not self._always and sum(getattr(leaf, "size", 1) for leaf in leaves) > FEW_ELEMENTS:
+        if not self._few(*args, **kwargs):
             return self._optimised(*args, **kwargs)
         if self._on_cpu is None:
             self._on_cpu = self._program(compiler_options=_first_known(self._choices))
@@ -197,6 +198,16 @@ class KernelOnCPU:
     def _cache_size(self) -> int:
         """Return how many programs have been compiled, like the method of `jax.jit`."""
         return self._optimised._cache_size() + (0 if self._on_cpu is None else self._on_cpu._cache_size())
+
+
+def _always(*args: Any, **kwargs: Any) -> bool:
+    """Return True for any arguments of a program."""
+    return True
+
+
+def _have_few_elements(*args: Any, **kwargs: Any) -> bool:
+    """Return True if the arguments of a program have at most `FEW_ELEMENTS` elements."""
+    return sum(getattr(leaf, "size", 1) for leaf in jax.tree.leaves((args, kwargs))) <= FEW_ELEMENTS
 
 
 def _first_known(choices: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

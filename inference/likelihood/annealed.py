@@ -82,12 +82,10 @@ CHOICES = 5  # uniform draws of a split or merge beside those of the tokens: two
 SPARE = 3 + CHOICES  # extra uniform draws per particle and step: one for resampling, two for relabelling, CHOICES
 LANES = 1024  # documents × particles per call: enough to hide the loop's overhead, few enough to stay in cache
 FEWEST_LANES, CELLS = 64, 2**14  # with many topics CELLS / topics lanes, but never fewer than 64
-FEW_DOCUMENTS = 1000  # up to so many: the program that compiles in 4 s, not 13, and takes half as long again to run
-FEW_TOGETHER = (
-    32  # the most documents of a call then, whose lengths should be alike, since all take as long as the longest
-)
+FEW_DOCUMENTS = 1000  # up to so many: the program that compiles in 5 s, not 11, and runs up to twice as long
+FEW_TOGETHER = 32  # the most documents of a call then: all of them take as long as the longest
 FEW_LENGTHS = (256, 1024)  # what few documents of more than 16 tokens are padded to, since each length is a program
-MOST_BLOCKS = 4096  # of a document's tokens: sweep n folds a document's key with n × MOST_BLOCKS + the block's number
+LEAST_STRIDE = 4096  # draws of a step are numbered from step × this, or × the blocks of a document if it has more
 MOVES = 2**32 - 1  # the number with which a document's key is folded for splits and merges: no sweep has it
 IMPOSSIBLE = -1e4  # log of a probability of 0, as sums of it must stay finite
 
@@ -181,28 +179,61 @@ def path_log_weights(s: Float[Array, ""], document: Document, read: Callable[[Ar
     return (1 - s) * read(document.log_q) + s * read(document.log_beta)
 
 
-def go_through_blocks(document: Document, one_block: Callable[[Int[Array, ""], int, T], T], start: T) -> T:
+class Block(NamedTuple):
+    """A block of neighbouring positions of all documents of a tile.
+
+    number: its number, from 0.
+    size: how many positions it has, padding included.
+    document: the tile.
+    """
+
+    number: Int[Array, ""]
+    size: int
+    document: Document
+
+    def of(self, values: Array) -> Array:
+        """Return the block's part of an array whose first axis is that of positions."""
+        return lax.dynamic_slice_in_dim(values, self.number * self.size, self.size)
+
+    def uniforms(
+        self, keys: Key[Array, " document"], step: Int[Array, ""], size: int, particles: int
+    ) -> Float[Array, "draw document particle"]:
+        """Return `size` uniform draws for each document and particle, which no other block and no other step has."""
+        stride = max(LEAST_STRIDE, -(-len(self.document.log_q) // self.size))
+        return document_uniforms(keys, step * stride + self.number, size, particles)
+
+    def go_through(self, one_token: Callable[[Array, Array, T], T], start: T) -> T:
+        """Call a function for each position up to the longest document, in order, and return the last state.
+
+        one_token: takes (position in the document, position in the block, state) and returns the new state.
+        start: the first state.
+        """
+        first = self.number * self.size
+        end = jnp.minimum(self.size, self.document.longest - first)
+        return lax.fori_loop(0, end, lambda n, state: one_token(first + n, n, state), start)
+
+
+def go_through_blocks(document: Document, one_block: Callable[[Block, T], T], start: T) -> T:
     """Call a function for each block of positions, in order, and return the last state.
 
     Blocks beyond the longest document are left out. So neither time nor draws depend on the padding behind it.
 
-    one_block: takes (number of the block, how many positions a block has, state) and returns the new state.
+    one_block: takes (block, state) and returns the new state.
     start: the first state.
     """
     size = min(BLOCK, len(document.log_q))
     n_blocks = (document.longest + size - 1) // size
-    return lax.fori_loop(0, n_blocks, lambda b, state: one_block(b, size, state), start)
+    return lax.fori_loop(0, n_blocks, lambda number, state: one_block(Block(number, size, document), state), start)
 
 
 def log_tilt(particles: TokenParticles, document: Document) -> Float[Array, "document particle"]:
     """Return log p(words, topics of tokens) − log q(topics of tokens) of each particle, nats."""
 
-    def add_block(b, size, total):
+    def add_block(block, total):
         """Add log p(word | topic) − log q(topic) of one block of tokens."""
-        of_block = lambda values: lax.dynamic_slice_in_dim(values, b * size, size)  # noqa: E731
-        ratio = (of_block(document.log_beta) - of_block(document.log_q))[..., None]
-        per_token = jnp.take_along_axis(ratio, of_block(particles.topic)[:, None], axis=1, mode="clip")[:, 0]
-        return total + jnp.sum(per_token * of_block(document.real)[..., None], axis=0)
+        ratio = (block.of(document.log_beta) - block.of(document.log_q))[..., None]
+        per_token = jnp.take_along_axis(ratio, block.of(particles.topic)[:, None], axis=1, mode="clip")[:, 0]
+        return total + jnp.sum(per_token * block.of(document.real)[..., None], axis=0)
 
     of_tokens = go_through_blocks(document, add_block, jnp.zeros_like(particles.log_weight))
     topics = jnp.arange(len(document.alpha))[:, None, None]
@@ -330,11 +361,10 @@ def sum_of_tokens(
     s: the position on the annealing path, from 0 to 1.
     """
 
-    def add_block(b, size, total):
+    def add_block(block, total):
         """Add the sums over one block of tokens."""
-        of_block = lambda values: lax.dynamic_slice_in_dim(values, b * size, size)  # noqa: E731
-        log_weight = path_log_weights(s, document, of_block)
-        return total + jnp.einsum("ldp,lkd->kdp", of_block(chosen), log_weight, precision=lax.Precision.HIGHEST)
+        log_weight = path_log_weights(s, document, block.of)
+        return total + jnp.einsum("ldp,lkd->kdp", block.of(chosen), log_weight, precision=lax.Precision.HIGHEST)
 
     none = jnp.zeros((len(document.alpha), *chosen.shape[1:]), document.log_q.dtype)
     return go_through_blocks(document, add_block, none)
@@ -429,12 +459,11 @@ def split_or_merge(
             log_gain + jnp.where(is_second, gain, 0.0),
         )
 
-    def one_block(b, size, state):
+    def one_block(block, state):
         """Let the tokens of one block choose, one after another."""
-        share = document_uniforms(keys, step * MOST_BLOCKS + b, size, group.shape[2])
-        thresholds, start = jnp.log(share) - jnp.log1p(-share), b * size
-        end = jnp.minimum(size, document.longest - start)
-        return lax.fori_loop(0, end, lambda n, held: one_token(start + n, thresholds[n], held), state)
+        share = block.uniforms(keys, step, block.size, group.shape[2])
+        thresholds = jnp.log(share) - jnp.log1p(-share)
+        return block.go_through(lambda position, n, held: one_token(position, thresholds[n], held), state)
 
     one, none = jnp.ones_like(size), jnp.zeros_like(size)
     start = jnp.zeros(group.shape, bool), one, one, none, none
@@ -470,7 +499,7 @@ def sweep(
     topics = jnp.arange(len(urns))[:, None, None]
     lanes = jnp.indices(particles.topic.shape[1:])
     count_of = lambda counts, topic: jnp.take_along_axis(counts, topic[None], axis=0, mode="clip")[0]  # noqa: E731
-    # Each particle changes one entry: written alone, it takes a sixth of the time of passing over all of 512 topics.
+    # Each particle changes one entry. Written alone, with 512 topics a sweep takes 10 s where passing over all took 14.
     written = lambda values, topic, new: values.at[topic, *lanes].set(  # noqa: E731
         new, mode="promise_in_bounds", unique_indices=True
     )
@@ -481,7 +510,7 @@ def sweep(
         weight: the path's weight of each topic for the token, without the proportions' part, (topic, document).
         """
         topic, counts, urn = state  # urn: ((C_t + α_t) / A)^s, read again only for the two topics that change
-        # not read from `topic`, which XLA would copy at every token
+        # the old topic is not read from `topic`: XLA would copy the array at every token
         here, old = real[position][:, None], particles.topic[position]
         less = count_of(counts, old) - here
         counts, urn = written(counts, old, less), written(urn, old, look_up(urns, old, less))
@@ -490,16 +519,14 @@ def sweep(
         counts, urn = written(counts, new, more), written(urn, new, look_up(urns, new, more))
         return topic.at[position].set(new), counts, urn
 
-    def one_block(b, size, carry):
+    def one_block(block, carry):
         """Draw the topics of one block of tokens again; the spare uniforms are those of the first block."""
         state, spare = carry
-        start = b * size
-        log_weight = path_log_weights(s, document, lambda each: lax.dynamic_slice_in_dim(each, start, size))
+        log_weight = path_log_weights(s, document, block.of)
         weight = jnp.exp(log_weight - jnp.max(log_weight, axis=1, keepdims=True))
-        uniforms = document_uniforms(keys, step * MOST_BLOCKS + b, size + SPARE, particles.topic.shape[2])
-        end = jnp.minimum(size, document.longest - start)
-        one = lambda n, held: one_token(start + n, weight[n], uniforms[n], held)  # noqa: E731
-        return lax.fori_loop(0, end, one, state), jnp.where(b == 0, uniforms[size:], spare)
+        uniforms = block.uniforms(keys, step, block.size + SPARE, particles.topic.shape[2])
+        state = block.go_through(lambda position, n, held: one_token(position, weight[n], uniforms[n], held), state)
+        return state, jnp.where(block.number == 0, uniforms[block.size :], spare)
 
     urn = look_up(urns, topics, particles.counts)
     state = (particles.topic, particles.counts, urn)

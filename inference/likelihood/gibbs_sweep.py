@@ -21,7 +21,7 @@ At 100 topics it is still 2.5 times faster than XLA's `cumsum` on CPU.
 """
 
 FEW_TOPICS, GROUP = 16, 8
-"""Up to 16 topics are drawn from at once; more in groups of 8. So a draw from 512 topics takes a sixth of the time."""
+"""Up to 16 topics are drawn from at once; more in groups of 8. So sweeps of 512 topics take a quarter of the time."""
 
 BLOCK = 64  # positions whose random numbers are drawn in one go: 16 and 256 cost half as much time again
 

@@ -350,7 +350,6 @@ CALLS: dict[str, Callable[[], object]] = {
         for number, (model, data, size) in enumerate(FITS)
         if not model.process and not isinstance(model, (m.Unigram, m.PLSI))
     },
-    "evidence of many rows": partial(annealed, m.FiniteMixture(), np.tile(ROWS, (22, 1)), 2),
     "annealed, many documents": lambda: lv.inference.document_likelihood(
         TOPICS, ALPHA, np.tile(COUNTS, (1 + 1000 // len(COUNTS), 1)), method="ais", samples=8, key=KEY, certify=False
     ),

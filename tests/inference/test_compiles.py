@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from small_searches import rewritten
@@ -15,6 +16,7 @@ from lvsearch.inference import compiles as kept
 from lvsearch.inference.compiles import compiles, compiles_since, counted
 from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.topics import kernel as kernels
+from lvsearch.models.kernels import kernel
 
 N_DOCUMENTS, N_TERMS = 29, 13  # a layout of this file's own: no other test has compiled for it
 RULES = {"memoized_passes": 2}
@@ -42,8 +44,8 @@ def searched(max_size: int, **settings) -> lv.SearchResult:
 
 
 def assert_no_more_than_promised(found: Mapping[str, int], n_capacities: int, n_layouts: int = 1) -> None:
-    for kernel, times in found.items():
-        assert times <= n_capacities * n_layouts * RULES.get(kernel, 1), f"{kernel} was compiled {times} times"
+    for name, times in found.items():
+        assert times <= n_capacities * n_layouts * RULES.get(name, 1), f"{name} was compiled {times} times"
 
 
 @pytest.fixture(scope="module")
@@ -176,3 +178,12 @@ def test_every_entry_does_so_before_it_begins(ask: Callable[[], object], monkeyp
     monkeypatch.setattr(kept.jax, "clear_caches", gone)
     with pytest.raises(Gone):
         ask()
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="programs are compiled with less effort on a CPU only")
+def test_a_kernel_is_compiled_with_less_effort_where_its_arguments_are_few():
+    total = kernel(short=True, few=lambda rows: len(rows) <= 3)(lambda rows: rows.sum())
+    assert total(jnp.ones(4)) == 4.0
+    assert total._on_cpu is None  # four are many
+    assert total(jnp.ones(3)) == 3.0
+    assert total._on_cpu._cache_size() == 1

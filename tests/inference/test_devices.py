@@ -100,7 +100,7 @@ def test_sweeps_of_all_rows_at_once_stay_where_programs_go(monkeypatch: pytest.M
 def test_paths_of_all_rows_at_once_stay_there(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(sharding, "device_of_loops", lambda: jax.devices("cpu")[0])
     use = partial(programs.annealed, m.HiddenMarkov(), [ROWS[:6], ROWS[6:]], 2)
-    assert device_at(prefixes, "_grow_soon", use, monkeypatch) is None
+    assert device_at(prefixes, "_grow", use, monkeypatch) is None
 
 
 def test_programs_on_the_cpu_of_a_machine_with_a_gpu_are_compiled_as_elsewhere(monkeypatch: pytest.MonkeyPatch):

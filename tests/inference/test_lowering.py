@@ -80,7 +80,7 @@ SLOW = {
         "draw_from_q",
         "relabel_all",
     },
-    "inference.annealing.prefixes": {"_grow", "_shrink", "_shrink_soon"},
+    "inference.annealing.prefixes": {"_shrink"},
     "inference.annotation.estimator": {"collapsed_step"},
     "inference.block_models.estimator": {"_average_sweeps", "_state_with_labels"},
     "inference.block_models.recording": {"_completed"},

@@ -67,7 +67,7 @@ def test_the_oracle_is_the_sum_over_topic_sets(ambiguous, alpha):
 
 
 def islands_of(program, topics, prior, words, length=16):
-    """What a program says of five copies of a document: 80 islands of four particles and six steps.
+    """Return what a program says of five copies of a document, by 80 islands of four particles and six steps.
 
     length: what the documents are padded to.
     """
