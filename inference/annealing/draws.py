@@ -59,6 +59,18 @@ def choose_in_proportion(
     uniform: one uniform random number for each particle, by which the distribution function is inverted.
     n_labels: the number of labels that exist, which come first. The scores of all others are −inf.
     """
-    cumulative = jnp.cumsum(jnp.exp(score - score.max(0)), axis=0)
+    return choose_by_weight(jnp.exp(score - score.max(0)), uniform, n_labels)
+
+
+def choose_by_weight(
+    weight: Float[Array, "label particle"], uniform: Float[Array, " particle"], n_labels: Int[Array | np.ndarray, ""]
+) -> Int[Array, " particle"]:
+    """Choose a label for each particle with probability in proportion to its weight, (particle,), int32.
+
+    weight: numbers of at least 0, (label, particle), not all 0.
+    uniform: one uniform random number for each particle, by which the distribution function is inverted.
+    n_labels: the number of labels that exist, which come first. The weights of all others are 0.
+    """
+    cumulative = jnp.cumsum(weight, axis=0)
     label = (cumulative < uniform * cumulative[-1]).sum(0, dtype=jnp.int32)
     return jnp.minimum(label, jnp.asarray(n_labels, jnp.int32) - 1)  # a sum that was rounded up may lie above the last

@@ -24,10 +24,8 @@ All sequences lie one after another as one path. At the row where a sequence beg
 from the start's distribution.
 """
 
-from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -35,18 +33,22 @@ from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from lvsearch.inference.annealing.dispatch import evidence_chain
-from lvsearch.inference.annealing.draws import choose_in_proportion, log_gamma_draws
+from lvsearch.inference.annealing.draws import choose_by_weight, log_gamma_draws
 from lvsearch.inference.annealing.kits import ChainKit, chain_kit
-from lvsearch.inference.annealing.particle_arrays import AnnealingChain, SymmetricStart
+from lvsearch.inference.annealing.particle_arrays import ParticleArrays, SymmetricStart
 from lvsearch.inference.annealing.prefixes import InTurn
-from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.data.rows import rows_of_groups
-from lvsearch.inference.engine.estimate import Estimate, capacity_of, check_size
+from lvsearch.inference.engine.estimate import Estimate
+from lvsearch.inference.evidence.mixture_hyperparameters import labels_chain
+from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
+from lvsearch.inference.evidence.variant_labels import CollapsedState, RowScores
 from lvsearch.inference.mixtures.rows import coordinates_and_carriers, pack_increments, pack_statistics, unpack_sums
 from lvsearch.models.components import log_normalisers
-from lvsearch.models.contract import first
 from lvsearch.models.exponential.family import log_normalised
+from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.hidden_markov import HiddenMarkov
+from lvsearch.models.units import Row
 
 SWEEPS_IN_TIME = 3
 """The factor by which the cheapest annealing along time makes more sweeps than one along the rows of a mixture.
@@ -64,92 +66,102 @@ class PathState(NamedTuple):
 
     | field | meaning |
     |---|---|
-    | `labels` | the hidden state of each row, (particle, row); −1 for rows that have not come yet |
-    | `sums` | S_k, the sum of the statistics of each state's rows, (particle, state, packed) |
-    | `starts` | how many sequences begin in each state, (particle, state) |
-    | `steps` | how many steps go from each state to each, (particle, state, state) |
+    | `mixture` | the hidden state of each row, −1 for rows that have not come yet; and the sums of each state's rows |
+    | `starts` | how many sequences begin in each state, (state, particle) |
+    | `steps` | how many steps go from each state to each, (state, state, particle) |
     """
 
-    labels: Int[Array, "particle row"]
-    sums: Float[Array, "particle state packed"]
-    starts: Float[Array, "particle state"]
-    steps: Float[Array, "particle state state"]
+    mixture: CollapsedState
+    starts: Float[Array, "state particle"]
+    steps: Float[Array, "state state particle"]
+
+    @property
+    def labels(self) -> Int[Array, "row particle"]:
+        """The hidden state of each row, (row, particle); −1 for rows that have not come yet."""
+        return self.mixture.labels
 
 
-class HiddenMarkovChain(AnnealingChain, SymmetricStart):
+class HiddenMarkovChain(ParticleArrays, SymmetricStart):
     """The annealing chain of a `HiddenMarkov` model, made by `from_data`. The first `size` of `capacity` states exist.
+
+    Given their hidden states, rows are those of a mixture, whose chain scores them here.
 
     | field | meaning | shape |
     |---|---|---|
-    | `size` | K, the number of hidden states | (), traced |
+    | `model` | the model | |
+    | `rows` | the chain of a mixture with one component for each state, whose own prior of labels is not used | |
     | `increments` | s(x_n), the statistics of each row, packed into a vector, 0 for padding | (row, packed) |
-    | `carriers` | log h(x_n) of each row, nats, 0 for padding | (row,) |
-    | `present` | True for rows that are not padding, which come first | (row,) |
     | `begins` | True for rows that begin a sequence | (row,) |
     | `prior` | λ, natural parameters of the prior of a state's parameters | each leaf (…) |
     """
 
     model: HiddenMarkov
-    size: Int[Array | np.ndarray, ""]
+    rows: CollapsedMixtureChain
     increments: Float[Array | np.ndarray, "row packed"]
-    carriers: Float[Array | np.ndarray, " row"]
-    present: Bool[Array | np.ndarray, " row"]
     begins: Bool[Array | np.ndarray, " row"]
     prior: Any
-    capacity: int = eqx.field(static=True)
 
     directed: ClassVar[bool] = False
 
     @classmethod
-    def from_data(cls, model: HiddenMarkov, data: Dataset, size: int, capacity: int) -> "HiddenMarkovChain":
+    def from_data(cls, model: HiddenMarkov, data: Dataset, size: int) -> "HiddenMarkovChain":
         """Return the annealing chain of a model with `size` hidden states. Rows are in the order of the sequences.
 
-        capacity: how many array slots there are for states.
-
-        Raises ValueError for estimated components, rows without a density, and a size that does not fit in the
-        capacity.
+        Raises ValueError for estimated components, and for rows without a density.
         """
         if model.concentration is None:
             raise ValueError(
                 f"got {model.describe()}, expected a model whose parameters have a prior: with estimated parameters "
                 "nothing is integrated out"
             )
-        check_size(size, capacity)
         component, (rows, lengths) = model.components, rows_of_groups(data)
         component.check(rows)
-        n_rows = len(rows.value)
-        pad = -n_rows % ROWS_STEP
-        starts = (np.cumsum(lengths) - lengths)[lengths > 0]
+        n_rows, n_dims = rows.value.shape
+        pad = [(0, -n_rows % ROWS_STEP), (0, 0)]
+        rows = Row(np.pad(rows.value, pad), np.pad(rows.observed, pad))
+        number = np.arange(len(rows.value))
+        real = number < n_rows
+        batch, ids = Batch(rows, real.astype(np.float32)), np.where(real, number, -1)
+        one_mixture = Dataset.of_batches((batch,), (ids,), {"dim": n_dims}, n_rows)
+        mixture = labels_chain(component, FiniteMixture(component), one_mixture, size)
+        assert isinstance(mixture, CollapsedMixtureChain)  # the model takes no hyper-parameters with priors
         with jax.enable_x64(True):
-            coordinates, carriers = coordinates_and_carriers(component, rows)
-            increments = pack_increments(component, coordinates, rows.observed)
-            prior = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), component.prior(rows.value.shape[1]))
-        return cls(
-            model,
-            np.asarray(size),
-            np.pad(np.asarray(increments), [(0, pad), (0, 0)]),
-            np.pad(np.asarray(carriers), (0, pad)),
-            np.arange(n_rows + pad) < n_rows,
-            np.isin(np.arange(n_rows + pad), starts),
-            prior,
-            capacity,
-        )
+            coordinates, _ = coordinates_and_carriers(component, rows)
+            increments = np.asarray(pack_increments(component, coordinates, rows.observed))
+            prior = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), component.prior(n_dims))
+        starts = (np.cumsum(lengths) - lengths)[lengths > 0]
+        return cls(model, mixture, np.where(real[:, None], increments, 0.0), np.isin(number, starts), prior)
+
+    @property
+    def size(self) -> Int[Array | np.ndarray, ""]:
+        """K, the number of hidden states."""
+        return self.rows.size
+
+    @property
+    def capacity(self) -> int:
+        """The number of array slots for states."""
+        return self.rows.capacity
+
+    @property
+    def present(self) -> Bool[Array | np.ndarray, " row"]:
+        """True for rows that are not padding, which come first, (row,)."""
+        return self.rows.weight > 0
 
     @property
     def elements(self) -> int:
         """The number of rows, padding included, which is roughly what a sweep costs."""
-        return int(self.present.shape[0])
+        return self.rows.elements
 
     def init(self, key: Key[Array, ""], particles: int) -> PathState:
         """Return the first state: the paths of `particles` particles, drawn from their prior."""
-        nothing = self.state_from_labels(jnp.full((particles, len(self.present)), -1, jnp.int32))
+        nothing = self.state_from_labels(jnp.full((self.elements, particles), -1, jnp.int32))
         return self.draw_paths(key, nothing, jnp.zeros(()), jnp.asarray(self.present).sum())
 
-    def state_from_labels(self, labels: Int[Array, "particle row"]) -> PathState:
+    def state_from_labels(self, labels: Int[Array, "row particle"]) -> PathState:
         """Return the state with these paths. labels: the hidden state of each row; −1 for rows that count nowhere."""
-        here = jax.vmap(self._indicators)(labels)
-        sums = jnp.einsum("prk,rs->pks", here, jnp.asarray(self.increments, here.dtype))
-        return PathState(labels.astype(jnp.int32), sums, *jax.vmap(self._counts)(here))
+        here, began = self._indicators(labels), jnp.asarray(self.begins)[:, None, None]
+        steps = jnp.einsum("rjp,rkp->jkp", here[:-1], jnp.where(began, 0.0, here)[1:])
+        return PathState(self.rows.state_from_labels(labels), jnp.where(began, here, 0.0).sum(0), steps)
 
     def step(
         self, key: Key[Array, ""], state: PathState, temperature: Float[Array, ""], *, backward: bool
@@ -173,20 +185,21 @@ class HiddenMarkovChain(AnnealingChain, SymmetricStart):
         units: the number of rows on the new paths.
         """
         key_parameters, key_paths = jax.random.split(key)
-        particles, n_rows = state.labels.shape
-        one = partial(self._draw_parameters, temperature=temperature)
-        start, transitions, packed = jax.vmap(one)(jax.random.split(key_parameters, particles), state)
+        n_rows, particles = state.labels.shape
+        start, transitions, packed = self._draw_parameters(key_parameters, state, temperature)
         begins, increments = jnp.asarray(self.begins), jnp.asarray(self.increments, start.dtype)
 
         def weigh(row: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            """Extend the forward messages, log p(rows up to this one, its state) up to a constant, by one row."""
+            """Extend the forward messages, p(rows up to this one, its state) over the largest, by one row."""
             messages, before = carry
-            into = jnp.where(begins[row], start, logsumexp(before[:, :, None] + transitions, axis=1))
-            message = jnp.where(self._exists(), into + temperature * (packed @ increments[row]), -jnp.inf)
+            into = jnp.where(begins[row], start, (before[:, None] * transitions).sum(0))
+            score = jnp.log(into) + temperature * jnp.tensordot(increments[row], packed, 1)
+            score = jnp.where(self.rows.exists(), score, -jnp.inf)
+            message = jnp.exp(score - score.max(0))
             return messages.at[row].set(message), message
 
-        none = jnp.zeros_like(start)
-        messages, _ = jax.lax.fori_loop(0, units, weigh, (jnp.zeros((n_rows, *start.shape), start.dtype), none))
+        messages = jnp.zeros((n_rows, *start.shape), start.dtype)
+        messages, _ = jax.lax.fori_loop(0, units, weigh, (messages, jnp.zeros_like(start)))
         uniform = jax.random.uniform(key_paths, (n_rows, particles), start.dtype)
 
         def choose(done: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -194,14 +207,58 @@ class HiddenMarkovChain(AnnealingChain, SymmetricStart):
             labels, after = carry
             row = units - 1 - done
             is_last = (done == 0) | begins[jnp.minimum(row + 1, n_rows - 1)]
-            onward = jnp.take_along_axis(transitions, after[:, None, None], axis=2)[:, :, 0]
-            scores = messages[row] + jnp.where(is_last, 0.0, onward)
-            label = choose_in_proportion(scores.T, uniform[row], jnp.asarray(self.size))
+            weights = messages[row] * jnp.where(is_last, 1.0, _to_each(transitions, after))
+            label = choose_by_weight(weights, uniform[row], jnp.asarray(self.size))
             return labels.at[row].set(label), label
 
         nowhere = jnp.full((n_rows, particles), -1, jnp.int32)
         labels, _ = jax.lax.fori_loop(0, units, choose, (nowhere, jnp.zeros(particles, jnp.int32)))
-        return self.state_from_labels(labels.T)
+        return self.state_from_labels(labels)
+
+    def redraw_rows(self, key: Key[Array, ""], state: PathState, units: Int[Array, ""], *, backward: bool) -> PathState:
+        """Return the state with the hidden states of the first `units` rows drawn again one after another, given all
+        others, with all parameters integrated out.
+
+        backward: the last row first.
+        """
+        uniforms = jax.random.uniform(key, state.labels.shape, state.steps.dtype)
+
+        def one_row(index: Array, carry: tuple[PathState, Array]) -> tuple[PathState, Array]:
+            state, terms = carry
+            row = units - 1 - index if backward else index
+            left = self._with_steps(state, row, state.labels[row], units, -1)
+            log_path = jnp.log(self._chance_of_entering(left, row) * self._chance_of_leaving(left, row, units))
+
+            def choose(others: CollapsedState, scores: RowScores) -> Int[Array, " particle"]:
+                return self.rows.draw_label(log_path + scores.of_row, uniforms[row])
+
+            mixture, terms = self.rows.redraw_row(state.mixture, terms, row, choose, self.rows.own_prior())
+            joined = left._replace(mixture=mixture)
+            return self._with_steps(joined, row, mixture.labels[row], units, 1), terms
+
+        return jax.lax.fori_loop(0, units, one_row, (state, self.rows.score_terms(state.mixture.natural)))[0]
+
+    def append_row(
+        self, key: Key[Array, ""], state: PathState, row: Int[Array, ""]
+    ) -> tuple[PathState, Float[Array, " particle"]]:
+        """Draw the hidden state of a row given the rows before it, where no row after it has come.
+
+        Returns: (the new state, log p(row | the rows before) of each particle in nats, (particle,)).
+        """
+        joining, scores = self._next_row(state, row)
+        labels = self.rows.draw_label(scores, jax.random.uniform(key, scores.shape[1:], scores.dtype))
+        mixture = self.rows.add_row(state.mixture, row, labels, joining)
+        return self._with_steps(state._replace(mixture=mixture), row, labels, row + 1, 1), logsumexp(scores, axis=0)
+
+    def remove_row(self, state: PathState, row: Int[Array, ""]) -> tuple[PathState, Float[Array, " particle"]]:
+        """Take out the last row that has come.
+
+        Returns: (the new state, log p(row | the rows before) of each particle in nats, (particle,)).
+        """
+        left = self._with_steps(state, row, state.labels[row], row + 1, -1)
+        mixture = self.rows.remove_row(state.mixture, row, self.rows.own_prior())
+        left = left._replace(mixture=mixture._replace(labels=mixture.labels.at[row].set(-1)))
+        return left, logsumexp(self._next_row(left, row)[1], axis=0)
 
     def log_gain(
         self, state: PathState, before: Float[Array, ""], after: Float[Array, ""]
@@ -212,163 +269,152 @@ class HiddenMarkovChain(AnnealingChain, SymmetricStart):
 
         before, after: two temperatures in [0, 1].
         """
-
-        def one(sums: Array) -> Array:
-            ends = [log_normalisers(self.model.components, self._natural(sums, t)) for t in (before, after)]
-            return jnp.where(self._exists(), ends[1] - ends[0], 0.0).sum()
-
-        return jax.vmap(one)(state.sums) + (after - before) * jnp.asarray(self.carriers, state.sums.dtype).sum()
+        ends = [
+            jax.vmap(log_normalisers, (None, 0))(self.model.components, self._natural(state.labels, t))
+            for t in (before, after)
+        ]
+        gain = jnp.where(self.rows.exists()[:, 0], ends[1] - ends[0], 0.0).sum(1)
+        return gain + (after - before) * self._as_float(self.rows.carriers).sum()
 
     def log_ratio(self, state: PathState) -> Float[Array, " particle"]:
         """Return log p(rows | path) of each particle, (particle,), in nats, with parameters integrated out."""
-        return self.log_gain(state, jnp.zeros(()), jnp.ones(()))
+        return self.rows.log_rows(state.mixture)
 
     def log_density(self, state: PathState) -> Float[Array, " particle"]:
         """Return log p(rows, path) of each particle, (particle,), in nats, with parameters integrated out."""
-        exists = self._exists()
+        exists = self.rows.exists()
+        start = jnp.broadcast_to(self._as_float(self.model.start_concentration), (self.capacity, 1))
+        of_start = _log_dirichlet_multinomial(state.starts, start, exists)
+        of_steps = _log_dirichlet_multinomial(state.steps, self._transition_prior(), exists)
+        return of_start + jnp.where(exists, of_steps, 0.0).sum(0) + self.log_ratio(state)
 
-        def one(starts: Array, steps: Array) -> Array:
-            of_steps = _log_dirichlet_multinomial(steps, self.model.transition_prior(exists), exists)
-            start = jnp.broadcast_to(jnp.asarray(self.model.start_concentration, starts.dtype), starts.shape)
-            of_start = _log_dirichlet_multinomial(starts, start, exists)
-            return of_start + jnp.where(exists, of_steps, 0.0).sum()
-
-        return jax.vmap(one)(state.starts, state.steps) + self.log_ratio(state)
-
-    # ── one particle ────────────────────────────────────────────────────────────────────────────────────────────────
+    # ── parameters ──────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _draw_parameters(
-        self, key: Array, state: PathState, *, temperature: Array
-    ) -> tuple[Float[Array, " state"], Float[Array, "state state"], Float[Array, "state packed"]]:
-        """Draw parameters given the path, for one particle.
+        self, key: Array, state: PathState, temperature: Array
+    ) -> tuple[Float[Array, "state particle"], Float[Array, "state state particle"], Float[Array, "packed state _"]]:
+        """Draw the parameters of every particle given its path.
 
-        state: of one particle, without the particle axis.
         temperature: t, from 0 (the start of the annealing path) to 1 (the posterior).
 
-        Returns: (log probability of each state at a start, (state,); log probability of each step, (state, state); the
-            statistics of each state's parameters, whose product with s(x_n) is log p(row n | state) without its
-            carrier, (state, packed)).
+        Returns: (probability of each state at a start, (state, particle); probability of each step, (state, state,
+            particle); the statistics of each state's parameters, whose product with s(x_n) is log p(row n | state)
+            without its carrier, (packed, state, particle)).
         """
-        keys, exists, model = jax.random.split(key, 3), self._exists(), self.model
-        start = _log_simplex(keys[0], jnp.asarray(model.start_concentration, state.starts.dtype) + state.starts, exists)
-        both = exists[:, None] & exists
-        transitions = _log_simplex(keys[1], model.transition_prior(exists) + state.steps, both)
-        components = model.components.prior_family.sample(keys[2], self._natural(state.sums, temperature))
-        return start, transitions, pack_statistics(model.components, components)
+        keys, exists, model = jax.random.split(key, 3), self.rows.exists(), self.model
+        start = _draw_simplex(keys[0], self._as_float(model.start_concentration) + state.starts, exists)
+        transitions = _draw_simplex(keys[1], self._transition_prior() + state.steps, exists & exists[:, None])
+        drawn = model.components.prior_family.sample(keys[2], self._natural(state.labels, temperature))
+        packed = jax.vmap(pack_statistics, (None, 0))(model.components, drawn)
+        return start, transitions, packed.T
 
-    def _exists(self) -> Bool[Array, " state"]:
-        """Return True for the hidden states that exist, (state,)."""
-        return first(jnp.asarray(self.size), self.capacity)
-
-    def _indicators(self, labels: Array) -> Float[Array, "row state"]:
-        """Return 1 at each row's hidden state, else 0, (row, state). labels: the hidden states, −1 for none, (row,)."""
-        return (labels[:, None] == jnp.arange(self.capacity)).astype(jnp.result_type(float))
-
-    def _counts(self, here: Array) -> tuple[Float[Array, " state"], Float[Array, "state state"]]:
-        """Return (how many sequences begin in each state (state,), how many steps go from each state to each (state,
-        state)).
-
-        here: 1 at each row's hidden state, else 0, (row, state).
-        """
-        began = jnp.asarray(self.begins)[:, None]
-        return jnp.where(began, here, 0.0).sum(0), here[:-1].T @ jnp.where(began, 0.0, here)[1:]
-
-    def _natural(self, sums: Array, temperature: Array | float = 1.0) -> Any:
+    def _natural(self, labels: Int[Array, "row particle"], temperature: Array) -> Any:
         """Return λ + t S_k, the natural parameters of p(parameters of state k | its rows) at temperature t, each leaf
-        (state, …).
-
-        sums: S_k, (state, packed).
+        (particle, state, …).
         """
-        like = jax.tree.map(
-            lambda leaf: jnp.broadcast_to(jnp.asarray(leaf, sums.dtype), (self.capacity, *leaf.shape)), self.prior
-        )
-        return jax.tree.map(
-            lambda prior, sum: prior + temperature * sum, like, unpack_sums(self.model.components, sums, like)
-        )
+        sums = jnp.einsum("rkp,rs->pks", self._indicators(labels), self._as_float(self.increments))
 
-    def redraw_rows(self, key: Key[Array, ""], state: PathState, units: Int[Array, ""], *, backward: bool) -> PathState:
-        """Return the state with the hidden states of the first `units` rows drawn again one after another, given all
-        others, with all parameters integrated out.
+        def one(sums: Array) -> Any:
+            """Return the natural parameters of one particle's states. sums: (state, packed)."""
+            own_prior = jax.tree.map(self._as_float, self.prior)
+            like = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (len(sums), *leaf.shape)), own_prior)
+            own = unpack_sums(self.model.components, sums, like)
+            return jax.tree.map(lambda prior, sum: prior + temperature * sum, like, own)
 
-        backward: the last row first.
+        return jax.vmap(one)(sums)
+
+    # ── paths ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _transition_prior(self) -> Float[Array, "state state one"]:
+        """Return the Dirichlet parameters of the steps from each state to each, (state, state, 1); 1 for states that do
+        not exist.
         """
-        begins, model, exists = jnp.asarray(self.begins), self.model, self._exists()
-        particle = jnp.arange(len(state.labels))
+        return self._as_float(self.model.transition_prior(self.rows.exists()[:, 0]))[..., None]
 
-        def one_row(index: Array, state: PathState) -> PathState:
-            row = units - 1 - index if backward else index
-            goes_on = (row + 1 < units) & ~begins[jnp.minimum(row + 1, len(begins) - 1)]
-            after = state.labels[:, jnp.minimum(row + 1, len(begins) - 1)]
-            before = state.labels[:, row - 1]
-            stays = jnp.where(begins[row], -1, before)  # the state from which the row is reached, −1 for none
+    def _indicators(self, labels: Int[Array, "row particle"]) -> Float[Array, "row state particle"]:
+        """Return 1 at the hidden state of each row, else 0, (row, state, particle). labels: −1 for none."""
+        return (labels[:, None] == self._numbers).astype(jnp.result_type(float))
 
-            def out_of(state: PathState, labels: Array, times: int) -> PathState:
-                """Add or take away the step from the row to the next one."""
-                change = jnp.where(goes_on, times, 0).astype(state.steps.dtype)
-                return state._replace(steps=state.steps.at[particle, labels, jnp.maximum(after, 0)].add(change))
+    @property
+    def _numbers(self) -> Int[Array, "state one"]:
+        """The numbers of the states, (state, 1)."""
+        return jnp.arange(self.capacity, dtype=jnp.int32)[:, None]
 
-            old = state.labels[:, row]
-            left = self.with_row(out_of(state, old, -1), row, old, -1)
-            prior = model.transition_prior(exists)
-            same = (stays[:, None] == jnp.arange(self.capacity)).astype(left.steps.dtype)  # the step into it counts too
-            to_next = jnp.take_along_axis(prior + left.steps, jnp.maximum(after, 0)[:, None, None], axis=2)[
-                :, :, 0
-            ] + same * (jnp.arange(self.capacity) == after[:, None])
-            total = jnp.where(exists, prior + left.steps, 0.0).sum(2) + same
-            log_out = jnp.where(goes_on, jnp.log(to_next) - jnp.log(jnp.where(total > 0, total, 1.0)), 0.0)
-            scores = jnp.where(exists, self.log_next(left, row) + log_out, -jnp.inf)
-            new = jax.random.categorical(jax.random.fold_in(key, row), scores, axis=1).astype(jnp.int32)
-            return out_of(self.with_row(left, row, new, 1), new, 1)
+    def _next_row(self, state: PathState, row: Int[Array, ""]) -> tuple[Any, Float[Array, "state particle"]]:
+        """Return the scores of a row that is in no state, where no row after it has come.
 
-        return jax.lax.fori_loop(0, units, one_row, state)
-
-    def log_next(self, state: PathState, row: Int[Array, ""]) -> Float[Array, "particle state"]:
-        """Return log p(row, its state | the rows before and their states), (particle, state), in nats; −∞ for states
-        that do not exist.
-
-        row: the number of a row that is in no state; those before it in its sequence are, and the one after is not.
+        Returns: (what the mixture's `add_row` needs; log p(row, its state | the rows before and their states), (state,
+            particle), in nats, −∞ for states that do not exist).
         """
-        exists, model = self._exists(), self.model
-        increment = jnp.asarray(self.increments, state.sums.dtype)[row]
-        start = jnp.asarray(model.start_concentration, state.sums.dtype)
+        exists = self.rows.exists()
+        joining = self.rows.score_row(state.mixture, row, self.rows.normalisers(state.mixture.natural))
+        into = jnp.where(exists, self._chance_of_entering(state, row), 0.0)
+        scores = jnp.log(into) - jnp.log(into.sum(0)) + joining.scores.of_row + self._as_float(self.rows.carriers)[row]
+        return joining.natural, jnp.where(exists, scores, -jnp.inf)
 
-        def one(labels: Array, sums: Array, starts: Array, steps: Array) -> Array:
-            before = labels[row - 1]
-            into = jnp.where(
-                jnp.asarray(self.begins)[row], start + starts, (model.transition_prior(exists) + steps)[before]
-            )
-            into = jnp.where(exists, into, 0.0)
-            ends = [log_normalisers(model.components, self._natural(each)) for each in (sums, sums + increment)]
-            log_label = jnp.log(jnp.where(exists, into, 1.0)) - jnp.log(into.sum())
-            return jnp.where(exists, log_label + ends[1] - ends[0], -jnp.inf)
+    def _chance_of_entering(self, state: PathState, row: Int[Array, ""]) -> Float[Array, "state particle"]:
+        """Return p(state of a row | the row before, all steps) times a constant, (state, particle).
 
-        return jax.vmap(one)(*state) + jnp.asarray(self.carriers, increment.dtype)[row]
-
-    def with_row(self, state: PathState, row: Int[Array, ""], labels: Int[Array, " particle"], times: int) -> PathState:
-        """Return the state with a row put into a hidden state (`times` = 1), or taken out of it (−1).
-
-        row: the number of the row. labels: the hidden state, (particle,).
+        state: without the step to the row.
         """
-        here = times * jax.nn.one_hot(labels, self.capacity, dtype=state.sums.dtype)
-        before = jax.nn.one_hot(state.labels[:, row - 1], self.capacity, dtype=state.sums.dtype)
-        begins = jnp.asarray(self.begins)[row]
-        increment = jnp.asarray(self.increments, state.sums.dtype)[row]
-        return PathState(
-            state.labels.at[:, row].set(labels if times > 0 else -1),
-            state.sums + here[:, :, None] * increment,
-            state.starts + jnp.where(begins, here, 0.0),
-            state.steps + jnp.where(begins, 0.0, before[:, :, None] * here[:, None, :]),
-        )
+        at_start = self._as_float(self.model.start_concentration) + state.starts
+        into = _from_each(self._transition_prior() + state.steps, state.labels[row - 1])
+        return jnp.where(jnp.asarray(self.begins)[row], at_start, into)
+
+    def _chance_of_leaving(
+        self, state: PathState, row: Int[Array, ""], units: Int[Array, ""]
+    ) -> Float[Array, "state particle"]:
+        """Return p(state of the next row | each state of this row, all steps), (state, particle); 1 where there is no
+        next row.
+
+        The step to this row counts too: where it stays in a state, that state has one step to itself more.
+
+        state: without the steps to and from the row.
+        units: the number of rows that have come.
+        """
+        before, after, comes, goes = self._neighbours(state, row, units)
+        stays = ((self._numbers == before) & comes).astype(state.steps.dtype)
+        steps = self._transition_prior() + state.steps
+        total = jnp.where(self.rows.exists(), steps, 0.0).sum(1) + stays
+        chance = (_to_each(steps, after) + stays * (self._numbers == after)) / total
+        return jnp.where(goes, chance, 1.0)
+
+    def _with_steps(
+        self,
+        state: PathState,
+        row: Int[Array, ""],
+        labels: Int[Array, " particle"],
+        units: Int[Array, ""],
+        times: int,
+    ) -> PathState:
+        """Return the state with the start or step to a row, and the step from it, counted (1) or no longer (−1).
+
+        labels: the hidden state of the row, (particle,).
+        units: the number of rows that have come.
+        """
+        before, after, comes, goes = self._neighbours(state, row, units)
+        here = self._numbers == labels
+        into = ((self._numbers == before) & comes)[:, None] & here
+        onward = here[:, None] & (self._numbers == after) & goes
+        steps = state.steps + times * (into.astype(state.steps.dtype) + onward)
+        return state._replace(starts=state.starts + times * (here & ~comes), steps=steps)
+
+    def _neighbours(
+        self, state: PathState, row: Int[Array, ""], units: Int[Array, ""]
+    ) -> tuple[Int[Array, " particle"], Int[Array, " particle"], Bool[Array, ""], Bool[Array, ""]]:
+        """Return (the state before a row, the state after it, whether there is a row before it in its sequence, and
+        whether one after it).
+
+        units: the number of rows that have come.
+        """
+        begins, later = jnp.asarray(self.begins), jnp.minimum(row + 1, len(self.begins) - 1)
+        return state.labels[row - 1], state.labels[later], ~begins[row], (row + 1 < units) & ~begins[later]
 
 
 class RowsInTime(InTurn):
     """The rows of sequences in the order of time, one sequence after another, for annealing along them."""
 
     chain: HiddenMarkovChain
-
-    def initial_state(self, key: Key[Array, ""], particles: int) -> PathState:
-        """Return the state before any row has come. The key is not used."""
-        return self.chain.state_from_labels(jnp.full((particles, self.places), -1, jnp.int32))
 
     def append(
         self, key: Key[Array, ""], state: PathState, unit: Int[Array, ""]
@@ -379,9 +425,7 @@ class RowsInTime(InTurn):
 
         Returns: (the new state, log p(row | the rows before) of each particle in nats, (particle,)).
         """
-        scores = self.chain.log_next(state, unit)
-        labels = jax.random.categorical(key, scores, axis=1).astype(jnp.int32)
-        return self.chain.with_row(state, unit, labels, 1), logsumexp(scores, axis=1)
+        return self.chain.append_row(key, state, unit)
 
     def remove(
         self, key: Key[Array, ""], state: PathState, unit: Int[Array, ""]
@@ -392,8 +436,7 @@ class RowsInTime(InTurn):
 
         Returns: (the new state, log p(row | the rows that are left) of each particle in nats, (particle,)).
         """
-        left = self.chain.with_row(state, unit, state.labels[:, unit], -1)
-        return left, logsumexp(self.chain.log_next(left, unit), axis=1)
+        return self.chain.remove_row(state, unit)
 
     def revisit(self, key: Key[Array, ""], state: PathState, units: Int[Array, ""], *, backward: bool) -> PathState:
         """Return the state with the paths of the first `units` rows drawn again: parameters given the paths and paths
@@ -418,28 +461,38 @@ def _kit_of_hidden_markov(chain: HiddenMarkovChain) -> ChainKit:
     def in_time(key: Key[Array, ""]) -> RowsInTime:
         """Return the rows in the order of time, whatever the key."""
         del key
-        return RowsInTime(chain, np.arange(len(chain.present)), np.asarray(chain.present.sum(), np.int32))
+        return RowsInTime(chain, np.arange(chain.elements), np.asarray(chain.present.sum(), np.int32))
 
     return ChainKit(in_time, along_data=True, first_steps=lambda steps: SWEEPS_IN_TIME * steps)
 
 
-def _log_simplex(key: Array, concentration: Array, exists: Array) -> Array:
-    """Draw log θ, with θ ~ Dirichlet(concentration) over the existing entries of the last axis; other entries are 0.
+def _from_each(steps: Float[Array, "state state particle"], states: Int[Array, " particle"]) -> Array:
+    """Return the entries of the steps from one state of each particle, (state, particle)."""
+    return jnp.take_along_axis(steps, states[None, None, :], axis=0)[0]
+
+
+def _to_each(steps: Float[Array, "state state particle"], states: Int[Array, " particle"]) -> Array:
+    """Return the entries of the steps to one state of each particle, (state, particle)."""
+    return jnp.take_along_axis(steps, states[None, None, :], axis=1)[:, 0]
+
+
+def _draw_simplex(key: Array, concentration: Array, exists: Array) -> Array:
+    """Draw θ ~ Dirichlet(concentration) over the existing entries of the last axis but one; other entries are 0.
 
     exists: which entries exist.
     """
-    return log_normalised(log_gamma_draws(key, concentration), exists)
+    log_gamma = jnp.moveaxis(log_gamma_draws(key, concentration), -2, -1)
+    exists = jnp.moveaxis(jnp.broadcast_to(exists, concentration.shape), -2, -1)
+    return jnp.where(exists, jnp.exp(log_normalised(log_gamma, exists)), 0.0).swapaxes(-2, -1)
 
 
 def _log_dirichlet_multinomial(counts: Array, concentration: Array, exists: Array) -> Array:
-    """Return log ∫ Π θ^counts Dirichlet(θ | concentration) dθ over the existing entries of the last axis, in nats.
-
-    The result has the leading axes of `counts`.
+    """Return log ∫ Π θ^counts Dirichlet(θ | concentration) dθ in nats, without the last axis but one, on which θ lies.
 
     exists: which entries exist.
     """
-    total, n = jnp.where(exists, concentration, 0.0).sum(-1), jnp.where(exists, counts, 0.0).sum(-1)
-    each = jnp.where(exists, gammaln(concentration + counts) - gammaln(concentration), 0.0).sum(-1)
+    total, n = jnp.where(exists, concentration, 0.0).sum(-2), jnp.where(exists, counts, 0.0).sum(-2)
+    each = jnp.where(exists, gammaln(concentration + counts) - gammaln(concentration), 0.0).sum(-2)
     return each + gammaln(jnp.where(total > 0, total, 1.0)) - gammaln(jnp.where(total > 0, total, 1.0) + n)
 
 
@@ -450,4 +503,4 @@ def _evidence_chain_of_hidden_markov(
     """Return the annealing chain of a hidden Markov model, over the hidden paths, from their prior. The estimate is not
     used.
     """
-    return HiddenMarkovChain.from_data(model, data, size[0], capacity_of(size)[0])
+    return HiddenMarkovChain.from_data(model, data, size[0])

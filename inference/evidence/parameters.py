@@ -79,7 +79,7 @@ class PathReader(LatentsReader):
         """Return the path of each sequence: its states and its steps from one state to the next."""
         found = []
         for places in self.places:
-            labels = jnp.where(places >= 0, state.labels[:, places], -1)
+            labels = jnp.where(places >= 0, state.labels.T[:, places], -1)
             here = one_hot(labels, self.capacity[0])  # (particle, sequence, row, state)
             before = jnp.concatenate([jnp.zeros_like(here[:, :, :1]), here[:, :, :-1]], axis=2)
             found.append({"path": MarkovChainStatistics(here, before[..., :, None] * here[..., None, :])})

@@ -160,9 +160,8 @@ class PathRecorder(Recorder):
 
         The last is there on request only.
         """
-        here = (state.labels[..., None] == jnp.arange(chain.capacity)) & jnp.asarray(chain.present)[:, None]
-        rows = here.sum(1).astype(jnp.int32)
-        each = (state.labels,) if len(self.quantities) > 2 else ()
+        rows = state.mixture.counts.T.astype(jnp.int32)
+        each = (state.labels.T,) if len(self.quantities) > 2 else ()
         return _number_used(rows), rows, *each
 
 

@@ -358,9 +358,9 @@ def _true_path_state(chain: HiddenMarkovChain, simulated: Simulated, particles: 
     (ids,), units = simulated.data.unit_ids, simulated.data.batches[0].units
     present = np.asarray(units.present) & (ids >= 0)[:, None]
     order = np.argsort(np.broadcast_to(ids[:, None], present.shape)[present], kind="stable")
-    labels = np.full(len(chain.present), -1, np.int32)
+    labels = np.full(chain.elements, -1, np.int32)
     labels[: len(order)] = np.argmax(simulated.locals["path"].state, -1)[present][order]
-    return chain.state_from_labels(jnp.asarray(np.repeat(labels[None], particles, axis=0)))
+    return chain.state_from_labels(jnp.asarray(np.repeat(labels[:, None], particles, axis=1)))
 
 
 @true_state.register

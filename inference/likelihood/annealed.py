@@ -38,7 +38,6 @@ particle's share of p, since all particles may miss a mode of that size.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
 import jax
@@ -84,7 +83,7 @@ LANES = 1024  # documents × particles per call: enough to hide the loop's overh
 FEWEST_LANES, CELLS = 64, 2**14  # with many topics CELLS / topics lanes, but never fewer than 64
 FEW_DOCUMENTS = 1000  # up to so many: the program that compiles in 5 s, not 11, and runs up to twice as long
 FEW_TOGETHER = 32  # the most documents of a call then: all of them take as long as the longest
-FEW_LENGTHS = (256, 1024)  # what few documents of more than 16 tokens are padded to, since each length is a program
+FEW_LENGTHS = (16, 256, 512, 1024)  # few documents are all padded to the least that holds them: each is a program
 LEAST_STRIDE = 4096  # draws of a step are numbered from step × this, or × the blocks of a document if it has more
 MOVES = 2**32 - 1  # the number with which a document's key is folded for splits and merges: no sweep has it
 IMPOSSIBLE = -1e4  # log of a probability of 0, as sums of it must stay finite
@@ -638,16 +637,16 @@ def lengths_of_many(sizes: Int[np.ndarray, " document"]) -> Int[np.ndarray, " do
 
 
 def lengths_of_few(sizes: Int[np.ndarray, " document"]) -> Int[np.ndarray, " document"]:
-    """Return the lengths that a few documents are padded to: 16 or one of `FEW_LENGTHS`, since each compiles a program.
+    """Return the lengths that a few documents are padded to: one of `FEW_LENGTHS` for all but longer documents.
 
-    A document's draws, and so the estimate of its probability but for rounding, do not depend on its padding.
+    Each length compiles a program, and its loops end with the longest document of a tile. A document's draws, and so
+    the estimate of its probability but for rounding, do not depend on its padding.
 
     sizes: the number of tokens of each document.
     """
     lengths = lengths_of_many(sizes)
-    for least, most in pairwise((SHORTEST_PADDED_LENGTH, *FEW_LENGTHS)):
-        lengths = np.where((lengths > least) & (lengths <= most), most, lengths)
-    return lengths
+    least = next((length for length in FEW_LENGTHS if length >= lengths.max(initial=0)), FEW_LENGTHS[-1])
+    return np.maximum(lengths, least)
 
 
 @dataclass(frozen=True)

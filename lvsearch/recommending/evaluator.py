@@ -41,6 +41,11 @@ PREDICTIVE = "predictive"
 """The value of `SearchSettings.evidence` for a search by prediction."""
 PARTS = 10
 """The default number of parts into which the units are divided; each fit then sees nine tenths of the units."""
+SCORED_CAPACITIES = (8, 32, 128, 256)
+"""The numbers of array slots that components are padded to where units are scored; above the last, those of fits.
+
+They are fewer than those of fits, since a program of scores takes longer to compile than to run.
+"""
 SAMPLES = 50
 """The number of importance samples per held-out document; their noise is far below the spread over documents."""
 ENOUGH_OBSERVATIONS, ENOUGH_UNITS = 20_000, 200
@@ -247,9 +252,8 @@ class PredictiveEvaluator(ModelEvaluator):
             return fit
         began = time.perf_counter()
         key = fold_in(key_of(SCORING), part)  # one for all sizes: differences between them share its noise
-        found = score_units(
-            estimate.model, estimate, left_out.dataset(), capacity=capacity_of(fit.size), samples=SAMPLES, key=key
-        )
+        capacity = tuple(next((c for c in SCORED_CAPACITIES if c >= most), most) for most in capacity_of(fit.size))
+        found = score_units(estimate.model, estimate, left_out.dataset(), capacity=capacity, samples=SAMPLES, key=key)
         per_unit = np.asarray(found.per_unit, np.float64)
         quality = self._topic_quality(fit, other, train, left_out) if part == 0 else None
         info = replace(fit.info, seconds=fit.info.seconds + time.perf_counter() - began)

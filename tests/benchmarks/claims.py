@@ -155,7 +155,7 @@ CLAIMS = (
     Claim(
         "Do ranges hold the true number as often as they say: clusters of known width?",
         "calibration.py",
-        words("known-separated --sets 10 --beside annealed"),
+        words("known-separated --sets 6 --beside annealed"),
         words("known-separated --sets 100 --beside annealed"),
         r"sets hold the truth|ranks uniform",
         "| `known-separated` | along the rows | 100 | 94.0 % (90.6) | 98.0 % (96.4) | 98.0 % (98.2) |",

@@ -107,10 +107,12 @@ def test_blocks_of_padding_change_nothing(ambiguous):
     jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6), little, much)  # the same draws
 
 
-def test_few_documents_have_few_lengths():
+def test_few_documents_have_one_length_if_none_is_very_long():
     sizes = np.array([0, 3, 16, 17, 64, 65, 256, 257, 1000, 1025])
     assert lengths_of_many(sizes).tolist() == [16, 16, 16, 64, 64, 128, 256, 512, 1024, 2048]
-    assert lengths_of_few(sizes).tolist() == [16, 16, 16, 256, 256, 256, 256, 1024, 1024, 2048]
+    assert lengths_of_few(sizes).tolist() == [*[1024] * 9, 2048]
+    for most, length in ((3, 16), (6, 256), (8, 512), (9, 1024)):
+        assert lengths_of_few(sizes[:most]).tolist() == [length] * most
 
 
 @pytest.mark.parametrize("n_topics", [3, 16, 17, 40])

@@ -66,7 +66,7 @@ def test_annealed_evidence_is_that_of_all_paths():
     """One state has one path, so every particle is exact; with more, both directions agree with enumeration."""
     data, temperatures = tiny().dataset(), np.linspace(0, 1, 33)[1:]
     for size, tolerance in ((1, 1e-9), (2, 0.25), (3, 0.25)):
-        chain = HiddenMarkovChain.from_data(MODEL, data, size, 4)
+        chain = HiddenMarkovChain.from_data(MODEL, data, size)
         there = forward(chain, jax.random.key(1), temperatures, islands=4, particles=16)
         back = backward(chain, jax.random.key(2), there.state, temperatures, islands=4)
         assert there.moved
@@ -76,9 +76,9 @@ def test_annealed_evidence_is_that_of_all_paths():
 
 def test_density_and_gain_of_a_path_are_those_of_its_rows():
     """log p(rows, path) as the oracle has it for each path; the gain from 0 to 1 in two steps is that in one."""
-    chain, paths = HiddenMarkovChain.from_data(MODEL, tiny().dataset(), 2, 4), oracles.paths([4, 2], 2)
-    labels = np.full((len(paths), len(chain.present)), -1)
-    labels[:, :6] = [[*first, *second] for first, second in paths]
+    chain, paths = HiddenMarkovChain.from_data(MODEL, tiny().dataset(), 2), oracles.paths([4, 2], 2)
+    labels = np.full((chain.elements, len(paths)), -1)
+    labels[:6] = np.transpose([[*first, *second] for first, second in paths])
     with jax.enable_x64(True):
         state = chain.state_from_labels(jnp.asarray(labels))
         log = np.asarray(jax.jit(lambda c, s: c.log_density(s))(chain, state))
@@ -89,10 +89,10 @@ def test_density_and_gain_of_a_path_are_those_of_its_rows():
 
 
 def every_path(chain: HiddenMarkovChain) -> tuple[np.ndarray, np.ndarray]:
-    """All paths of the tiny sequences through two states, (path, row), and their posterior probabilities."""
+    """All paths of the tiny sequences through two states, (row, path), and their posterior probabilities."""
     paths = oracles.paths([4, 2], 2)
-    labels = np.full((len(paths), len(chain.present)), -1)
-    labels[:, :6] = [[*first, *second] for first, second in paths]
+    labels = np.full((chain.elements, len(paths)), -1)
+    labels[:6] = np.transpose([[*first, *second] for first, second in paths])
     with jax.enable_x64(True):
         log = np.asarray(chain.log_density(chain.state_from_labels(jnp.asarray(labels))))
     return labels, np.exp(log - np.logaddexp.reduce(log))
@@ -102,16 +102,16 @@ def every_path(chain: HiddenMarkovChain) -> tuple[np.ndarray, np.ndarray]:
 @pytest.mark.parametrize("backward", [False, True])
 def test_a_sweep_over_rows_leaves_the_posterior_of_paths_as_it_is(backward):
     """Frequencies of all 64 paths among 20,000 draws, each moved once."""
-    chain = HiddenMarkovChain.from_data(MODEL, tiny().dataset(), 2, 4)
+    chain = HiddenMarkovChain.from_data(MODEL, tiny().dataset(), 2)
     labels, chance = every_path(chain)
-    drawn = np.random.default_rng(3).choice(len(labels), 20_000, p=chance)
+    drawn = np.random.default_rng(3).choice(len(chance), 20_000, p=chance)
     with jax.enable_x64(True):
-        state = chain.state_from_labels(jnp.asarray(labels[drawn]))
+        state = chain.state_from_labels(jnp.asarray(labels[:, drawn]))
         redraw = jax.jit(lambda chain, key, state, units: chain.redraw_rows(key, state, units, backward=backward))
         moved = redraw(chain, jax.random.key(4), state, np.int32(6))
         jax.tree.map(partial(np.testing.assert_allclose, atol=1e-8), moved, chain.state_from_labels(moved.labels))
-    found = np.asarray(moved.labels)[:, :6] @ 2 ** np.arange(6)
-    place = labels[:, :6] @ 2 ** np.arange(6)
+    found = 2 ** np.arange(6) @ np.asarray(moved.labels)[:6]
+    place = 2 ** np.arange(6) @ labels[:6]
     counts = np.bincount(found, minlength=64)[place]
     assert np.mean(found != place[drawn]) > 0.2
     assert chisquare(counts, 20_000 * chance).pvalue > 1e-4
@@ -121,7 +121,7 @@ def test_a_sweep_over_rows_leaves_the_posterior_of_paths_as_it_is(backward):
 def test_rows_in_time_have_the_exact_evidence_of_every_prefix():
     """The evidence up to each row is exact forwards, and that of all rows is on the way back from posterior draws."""
     data = tiny().dataset()
-    sampler = sequential(HiddenMarkovChain.from_data(MODEL, data, 2, 4), jax.random.key(0))
+    sampler = sequential(HiddenMarkovChain.from_data(MODEL, data, 2), jax.random.key(0))
     assert isinstance(sampler, RowsInTime)
     cut = [[SEQUENCES[0][:n]] for n in (1, 2, 3, 4)] + [[SEQUENCES[0], SEQUENCES[1][:n]] for n in (1, 2)]
     expected = np.array([oracles.log_evidence(rows, 2, KIND.log_marginal, *PRIORS) for rows in cut])
@@ -132,7 +132,7 @@ def test_rows_in_time_have_the_exact_evidence_of_every_prefix():
 
     labels, chance = every_path(sampler.chain)
     with jax.enable_x64(True):
-        drawn = labels[np.random.default_rng(2).choice(len(labels), 1600, p=chance)]
+        drawn = labels[:, np.random.default_rng(2).choice(len(chance), 1600, p=chance)]
         state = sampler.chain.state_from_labels(jnp.asarray(drawn))
     back = shrink(sampler, jax.random.key(3), state, 2, islands=200)
     ratios = np.exp(exact(2) - back.log_evidence)
@@ -150,12 +150,12 @@ def test_generic_path_has_the_same_evidence():
 @pytest.mark.slow
 def test_true_paths_begin_backward_ones():
     simulated = simulated_like(tiny().dataset(), MODEL, (3,), jax.random.key(0))
-    chain = HiddenMarkovChain.from_data(MODEL, simulated.data, 3, 4)
+    chain = HiddenMarkovChain.from_data(MODEL, simulated.data, 3)
     with jax.enable_x64(True):
         state = true_state(chain, simulated, 2)
     states = np.argmax(simulated.locals["path"].state, -1)
     by_id = {int(i): row for i, row in zip(simulated.data.unit_ids[0], states, strict=True) if i >= 0}
-    np.testing.assert_array_equal(np.asarray(state.labels)[1, :6], [*by_id[0][:4], *by_id[1][:2]])
+    np.testing.assert_array_equal(np.asarray(state.labels)[:6, 1], [*by_id[0][:4], *by_id[1][:2]])
 
 
 # ── the kernel ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -274,7 +274,7 @@ def test_every_kind_of_component_emits(kind):
     fit = lv.fit(lv.models.HiddenMarkov(kind.component), groups, size=2)
     assert np.isfinite(fit.estimate.log_lower)
     assert fit.means().shape == (2, rows.shape[1])
-    chain = HiddenMarkovChain.from_data(fit.model, groups.dataset(), 1, 4)
+    chain = HiddenMarkovChain.from_data(fit.model, groups.dataset(), 1)
     one = oracles.log_evidence([rows[:4], rows[4:7]], 1, kind.log_marginal, 1.0, 1.0)
     found = forward(chain, jax.random.key(0), np.array([0.5, 1.0]), islands=2, particles=4)
     np.testing.assert_allclose(found.log_evidence, one, rtol=1e-9)
@@ -290,7 +290,7 @@ def test_refusals():
         lv.Groups.from_arrays([np.eye(2)]),
     )
     with pytest.raises(ValueError, match="expected a model whose parameters have a prior"):
-        HiddenMarkovChain.from_data(plug_in, bits.dataset(), 2, 4)
+        HiddenMarkovChain.from_data(plug_in, bits.dataset(), 2)
     with pytest.raises(ValueError, match="cannot draw parameters that have no prior"):
         plug_in.simulate(jax.random.key(0), (2,), GroupOfRows(*[np.ones((1, 2))] * 3), {"dim": 1})
 
