@@ -1,27 +1,30 @@
-"""Hidden Markov models of one size, annealed from the prior of their paths, with all parameters integrated out.
+"""Hidden Markov models of one size, annealed from the prior of their hidden paths, with all parameters integrated out.
 
-    π_t(z) ∝ p(z) ∫ p(θ) Π_n p(x_n | θ_{z_n})^t dθ,      log of the integral: Σ_k A(λ + t S_k) − A(λ) + t Σ_n log h(x_n)
+    π_t(z) ∝ p(z) ∫ p(θ) Π_n p(x_n | θ_{z_n})^t dθ,   log of the integral: Σ_k [A(λ + t S_k) − A(λ)] + t Σ_n log h(x_n)
 
 Here z_n is the hidden state of row x_n, θ_k are the parameters of state k, and λ the natural parameters of their prior,
 with log-normaliser A. S_k = Σ_{z_n = k} s(x_n) (Blei 2004, Eq. 5.13, with the rows' statistics times t). p(z) is a
-Dirichlet–multinomial for the start and for every state's transitions.
+Dirichlet–multinomial for the start and for every state's steps, with parameters b and a + κ [j = k] for a step to j
+from k (`HiddenMarkov`).
 
-A sweep draws parameters given the path, and then a whole path given the parameters, by the forward recursion with the
-rows' log-potentials times t (Chib 1996). Each is a complete conditional of π_t(z, θ), and only the path is kept. The
-sweep is reversible, and is the same whatever the states are called.
+A sweep draws all parameters given the hidden path, and then a whole hidden path given the parameters, by forward
+filtering and backward sampling with the rows' log-potentials times t (Chib 1996). Both draws are full conditionals of
+the tempered joint density of z, θ, start and transition probabilities, whose marginal is π_t(z). Only z is kept. The
+sweep is reversible, and does not depend on the numbering of the hidden states.
 
-The weight of a path is not linear in t, on purpose. With parameters in the state, or with the evidence of the rows to
-the power t, the first temperatures would weigh what no data have determined yet.
+log π_t(z) is not linear in t, on purpose. A linear path would weigh particles by parameters drawn from the prior, or by
+the full evidence of rows placed at random, at temperatures at which the data have decided nothing.
 
-From the prior, rows are annealed one after another in the order of time instead (`RowsInTime`), each weighted by
+By default annealing does not go along temperatures. Rows arrive one after another in the order of time (`RowsInTime`),
+and each particle's weight is multiplied by
 
     p(x_m | x_1 … x_{m−1}, z_1 … z_{m−1}) = Σ_k p(z_m = k | z_1 … z_{m−1}) h(x_m) exp[A(λ + S_k + s(x_m)) − A(λ + S_k)].
 
-A path along temperatures has all rows in a few states for long, and then parts them at once, where its two ends lie
-far apart; along time a state comes up when its rows do.
+Along temperatures, particles keep all rows in a few states for long and then split them at once. There the forward and
+the backward estimate differ most. Along time, a hidden state appears when its first rows do.
 
-All sequences lie one after another as one path. At the row where a sequence begins, every state is followed by a draw
-from the start's distribution.
+All sequences lie one after another as one hidden path. At the row where a sequence begins, every state is followed by a
+draw from the start's distribution.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -51,10 +54,10 @@ from lvsearch.models.hidden_markov import HiddenMarkov
 from lvsearch.models.units import Row
 
 SWEEPS_IN_TIME = 3
-"""The factor by which the cheapest annealing along time makes more sweeps than one along the rows of a mixture.
+"""The sweeps of the cheapest annealing along time, as a multiple of those along the rows of a mixture.
 
-On one sequence of 400 rows and five states, 8 sweeps that drew whole paths alone gave an estimate 14 nats below that of
-72, with a stated error of 2; 24 that redraw rows too, 2 nats below.
+On one sequence of 400 rows and five states, 8 sweeps of whole hidden paths alone gave an estimate 14 nats below that of
+72 sweeps, with a stated error of 2. 24 sweeps that also redraw single rows gave one 2 nats below.
 """
 ROWS_STEP = 32
 """The rows of all sequences are padded to a multiple of this, so that data sets of similar length share their programs.
@@ -62,13 +65,13 @@ ROWS_STEP = 32
 
 
 class PathState(NamedTuple):
-    """The paths of all sequences, one after another, and what they count.
+    """The hidden paths of all sequences, one after another, and what they count.
 
     | field | meaning |
     |---|---|
-    | `mixture` | the hidden state of each row, −1 for rows that have not come yet; and the sums of each state's rows |
+    | `mixture` | the hidden state of each row (`labels`), and the sums over the rows of each state |
     | `starts` | how many sequences begin in each state, (state, particle) |
-    | `steps` | how many steps go from each state to each, (state, state, particle) |
+    | `steps` | how many steps go from each state to each, (from state, to state, particle) |
     """
 
     mixture: CollapsedState
@@ -77,26 +80,28 @@ class PathState(NamedTuple):
 
     @property
     def labels(self) -> Int[Array, "row particle"]:
-        """The hidden state of each row, (row, particle); −1 for rows that have not come yet."""
+        """The hidden state of each row, (row, particle); −1 for padding, and for rows that have not arrived yet where
+        rows are added one after another (`RowsInTime`).
+        """
         return self.mixture.labels
 
 
 class HiddenMarkovChain(ParticleArrays, SymmetricStart):
     """The annealing chain of a `HiddenMarkov` model, made by `from_data`. The first `size` of `capacity` states exist.
 
-    Given their hidden states, rows are those of a mixture, whose chain scores them here.
+    Given the hidden states, rows are distributed as in a mixture, so the chain of a mixture scores them.
 
     | field | meaning | shape |
     |---|---|---|
     | `model` | the model | |
-    | `rows` | the chain of a mixture with one component for each state, whose own prior of labels is not used | |
-    | `increments` | s(x_n), the statistics of each row, packed into a vector, 0 for padding | (row, packed) |
+    | `mixture_chain` | the chain of a mixture with one component for each state; its prior of labels is not used | |
+    | `increments` | s(x_n), packed as `pack_statistics` packs parameters; 0 for padding | (row, packed) |
     | `begins` | True for rows that begin a sequence | (row,) |
     | `prior` | λ, natural parameters of the prior of a state's parameters | each leaf (…) |
     """
 
     model: HiddenMarkov
-    rows: CollapsedMixtureChain
+    mixture_chain: CollapsedMixtureChain
     increments: Float[Array | np.ndarray, "row packed"]
     begins: Bool[Array | np.ndarray, " row"]
     prior: Any
@@ -107,7 +112,7 @@ class HiddenMarkovChain(ParticleArrays, SymmetricStart):
     def from_data(cls, model: HiddenMarkov, data: Dataset, size: int) -> "HiddenMarkovChain":
         """Return the annealing chain of a model with `size` hidden states. Rows are in the order of the sequences.
 
-        Raises ValueError for estimated components, and for rows without a density.
+        Raises ValueError for estimated components, rows without a density, and a size below 1.
         """
         if model.concentration is None:
             raise ValueError(
@@ -135,38 +140,42 @@ class HiddenMarkovChain(ParticleArrays, SymmetricStart):
     @property
     def size(self) -> Int[Array | np.ndarray, ""]:
         """K, the number of hidden states."""
-        return self.rows.size
+        return self.mixture_chain.size
 
     @property
     def capacity(self) -> int:
         """The number of array slots for states."""
-        return self.rows.capacity
+        return self.mixture_chain.capacity
 
     @property
     def present(self) -> Bool[Array | np.ndarray, " row"]:
         """True for rows that are not padding, which come first, (row,)."""
-        return self.rows.weight > 0
+        return self.mixture_chain.weight > 0
 
     @property
     def elements(self) -> int:
         """The number of rows, padding included, which is roughly what a sweep costs."""
-        return self.rows.elements
+        return self.mixture_chain.elements
 
     def init(self, key: Key[Array, ""], particles: int) -> PathState:
-        """Return the first state: the paths of `particles` particles, drawn from their prior."""
+        """Return the initial `PathState`: the hidden paths of `particles` particles, drawn from their prior."""
         nothing = self.state_from_labels(jnp.full((self.elements, particles), -1, jnp.int32))
         return self.draw_paths(key, nothing, jnp.zeros(()), jnp.asarray(self.present).sum())
 
     def state_from_labels(self, labels: Int[Array, "row particle"]) -> PathState:
-        """Return the state with these paths. labels: the hidden state of each row; −1 for rows that count nowhere."""
+        """Return the `PathState` with these hidden paths.
+
+        labels: the hidden state of each row, (row, particle); −1 for rows that are left out of all counts and sums.
+        """
         here, began = self._indicators(labels), jnp.asarray(self.begins)[:, None, None]
         steps = jnp.einsum("rjp,rkp->jkp", here[:-1], jnp.where(began, 0.0, here)[1:])
-        return PathState(self.rows.state_from_labels(labels), jnp.where(began, here, 0.0).sum(0), steps)
+        return PathState(self.mixture_chain.state_from_labels(labels), jnp.where(began, here, 0.0).sum(0), steps)
 
     def step(
         self, key: Key[Array, ""], state: PathState, temperature: Float[Array, ""], *, backward: bool
     ) -> PathState:
-        """Return the state after one sweep: parameters are drawn given the path, and a path given the parameters.
+        """Return the `PathState` after one sweep: parameters are drawn given the hidden path, and a hidden path given
+        the parameters.
 
         temperature: t, from 0 (the prior) to 1 (the posterior).
         backward: ignored, since a sweep is its own time reversal.
@@ -175,14 +184,14 @@ class HiddenMarkovChain(ParticleArrays, SymmetricStart):
         return self.draw_paths(key, state, temperature, jnp.asarray(self.present).sum())
 
     def draw_paths(
-        self, key: Key[Array, ""], state: PathState, temperature: Float[Array, ""], units: Int[Array, ""]
+        self, key: Key[Array, ""], state: PathState, temperature: Float[Array, ""], n_arrived: Int[Array, ""]
     ) -> PathState:
-        """Draw new paths of the first `units` rows, and return the new state; later rows get the label −1.
+        """Draw new hidden paths of the rows that have arrived, and return the new `PathState`; later rows get −1.
 
         Parameters are drawn given the old paths, and then the new paths given these parameters.
 
         temperature: t, from 0 (the prior) to 1 (the posterior).
-        units: the number of rows on the new paths.
+        n_arrived: the number of rows that have arrived.
         """
         key_parameters, key_paths = jax.random.split(key)
         n_rows, particles = state.labels.shape
@@ -190,82 +199,96 @@ class HiddenMarkovChain(ParticleArrays, SymmetricStart):
         begins, increments = jnp.asarray(self.begins), jnp.asarray(self.increments, start.dtype)
 
         def weigh(row: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            """Extend the forward messages, p(rows up to this one, its state) over the largest, by one row."""
+            """Extend the forward messages by one row: p(rows up to this one at temperature t, its state), divided by
+            its largest entry.
+            """
             messages, before = carry
             into = jnp.where(begins[row], start, (before[:, None] * transitions).sum(0))
             score = jnp.log(into) + temperature * jnp.tensordot(increments[row], packed, 1)
-            score = jnp.where(self.rows.exists(), score, -jnp.inf)
+            score = jnp.where(self.mixture_chain.exists(), score, -jnp.inf)
             message = jnp.exp(score - score.max(0))
             return messages.at[row].set(message), message
 
         messages = jnp.zeros((n_rows, *start.shape), start.dtype)
-        messages, _ = jax.lax.fori_loop(0, units, weigh, (messages, jnp.zeros_like(start)))
+        messages, _ = jax.lax.fori_loop(0, n_arrived, weigh, (messages, jnp.zeros_like(start)))
         uniform = jax.random.uniform(key_paths, (n_rows, particles), start.dtype)
 
         def choose(done: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
             """Draw the state of one row given the row after it, the last row first."""
             labels, after = carry
-            row = units - 1 - done
+            row = n_arrived - 1 - done
+            # no row after it: the end of its sequence, or the last row that has arrived
             is_last = (done == 0) | begins[jnp.minimum(row + 1, n_rows - 1)]
-            weights = messages[row] * jnp.where(is_last, 1.0, _to_each(transitions, after))
+            weights = messages[row] * jnp.where(is_last, 1.0, _select_to(transitions, after))
             label = choose_by_weight(weights, uniform[row], jnp.asarray(self.size))
             return labels.at[row].set(label), label
 
         nowhere = jnp.full((n_rows, particles), -1, jnp.int32)
-        labels, _ = jax.lax.fori_loop(0, units, choose, (nowhere, jnp.zeros(particles, jnp.int32)))
+        labels, _ = jax.lax.fori_loop(0, n_arrived, choose, (nowhere, jnp.zeros(particles, jnp.int32)))
         return self.state_from_labels(labels)
 
-    def redraw_rows(self, key: Key[Array, ""], state: PathState, units: Int[Array, ""], *, backward: bool) -> PathState:
-        """Return the state with the hidden states of the first `units` rows drawn again one after another, given all
-        others, with all parameters integrated out.
+    def redraw_rows(
+        self, key: Key[Array, ""], state: PathState, n_arrived: Int[Array, ""], *, backward: bool
+    ) -> PathState:
+        """Return the `PathState` with hidden states drawn again, one row after another, each given all others, with all
+        parameters integrated out.
 
+        n_arrived: the number of rows that have arrived, which are drawn; later rows must have the label −1.
         backward: the last row first.
         """
         uniforms = jax.random.uniform(key, state.labels.shape, state.steps.dtype)
+        prior = self.mixture_chain.own_prior()
 
         def one_row(index: Array, carry: tuple[PathState, Array]) -> tuple[PathState, Array]:
             state, terms = carry
-            row = units - 1 - index if backward else index
-            left = self._with_steps(state, row, state.labels[row], units, -1)
-            log_path = jnp.log(self._chance_of_entering(left, row) * self._chance_of_leaving(left, row, units))
+            row = n_arrived - 1 - index if backward else index
+            # counts without the row's own steps in and out
+            left = self._with_steps(state, row, state.labels[row], n_arrived, -1)
+            log_path = jnp.log(self._entering_weights(left, row) * self._leaving_probabilities(left, row, n_arrived))
 
             def choose(others: CollapsedState, scores: RowScores) -> Int[Array, " particle"]:
-                return self.rows.draw_label(log_path + scores.of_row, uniforms[row])
+                # `scores.of_label`, the mixture's own prior of labels, is left out: the steps take its place
+                return self.mixture_chain.draw_label(log_path + scores.of_row, uniforms[row])
 
-            mixture, terms = self.rows.redraw_row(state.mixture, terms, row, choose, self.rows.own_prior())
+            mixture, terms = self.mixture_chain.redraw_row(state.mixture, terms, row, choose, prior)
             joined = left._replace(mixture=mixture)
-            return self._with_steps(joined, row, mixture.labels[row], units, 1), terms
+            return self._with_steps(joined, row, mixture.labels[row], n_arrived, 1), terms
 
-        return jax.lax.fori_loop(0, units, one_row, (state, self.rows.score_terms(state.mixture.natural)))[0]
+        begin = state, self.mixture_chain.score_terms(state.mixture.natural)
+        return jax.lax.fori_loop(0, n_arrived, one_row, begin)[0]
 
     def append_row(
         self, key: Key[Array, ""], state: PathState, row: Int[Array, ""]
     ) -> tuple[PathState, Float[Array, " particle"]]:
-        """Draw the hidden state of a row given the rows before it, where no row after it has come.
+        """Draw the hidden state of a row given the rows before it and their hidden states, where no later row has
+        arrived.
 
-        Returns: (the new state, log p(row | the rows before) of each particle in nats, (particle,)).
+        Returns: (the new state, log p(row | the rows before it and their hidden states) of each particle, with the
+            row's own hidden state summed out, in nats, (particle,)).
         """
         joining, scores = self._next_row(state, row)
-        labels = self.rows.draw_label(scores, jax.random.uniform(key, scores.shape[1:], scores.dtype))
-        mixture = self.rows.add_row(state.mixture, row, labels, joining)
+        labels = self.mixture_chain.draw_label(scores, jax.random.uniform(key, scores.shape[1:], scores.dtype))
+        mixture = self.mixture_chain.add_row(state.mixture, row, labels, joining)
         return self._with_steps(state._replace(mixture=mixture), row, labels, row + 1, 1), logsumexp(scores, axis=0)
 
     def remove_row(self, state: PathState, row: Int[Array, ""]) -> tuple[PathState, Float[Array, " particle"]]:
-        """Take out the last row that has come.
+        """Take out the last row that has arrived.
 
-        Returns: (the new state, log p(row | the rows before) of each particle in nats, (particle,)).
+        Returns: (the new state, log p(row | the rows before it and their hidden states) of each particle, with the
+            row's own hidden state summed out, in nats, (particle,)).
         """
         left = self._with_steps(state, row, state.labels[row], row + 1, -1)
-        mixture = self.rows.remove_row(state.mixture, row, self.rows.own_prior())
+        mixture = self.mixture_chain.remove_row(state.mixture, row, self.mixture_chain.own_prior())
         left = left._replace(mixture=mixture._replace(labels=mixture.labels.at[row].set(-1)))
         return left, logsumexp(self._next_row(left, row)[1], axis=0)
 
     def log_gain(
         self, state: PathState, before: Float[Array, ""], after: Float[Array, ""]
     ) -> Float[Array, " particle"]:
-        """Return log π_after − log π_before of each particle's path, (particle,), in nats.
+        """Return log π_after − log π_before of each particle's hidden path, (particle,), in nats.
 
-        π_t ∝ p(path) ∫ p(parameters) Π p(row | parameters)^t, without its normaliser.
+        π_t ∝ p(path) ∫ p(parameters) Π p(row | parameters)^t d parameters, without its normaliser. All rows must have a
+        hidden state.
 
         before, after: two temperatures in [0, 1].
         """
@@ -273,16 +296,20 @@ class HiddenMarkovChain(ParticleArrays, SymmetricStart):
             jax.vmap(log_normalisers, (None, 0))(self.model.components, self._natural(state.labels, t))
             for t in (before, after)
         ]
-        gain = jnp.where(self.rows.exists()[:, 0], ends[1] - ends[0], 0.0).sum(1)
-        return gain + (after - before) * self._as_float(self.rows.carriers).sum()
+        gain = jnp.where(self.mixture_chain.exists()[:, 0], ends[1] - ends[0], 0.0).sum(1)
+        return gain + (after - before) * self._as_float(self.mixture_chain.carriers).sum()
 
     def log_ratio(self, state: PathState) -> Float[Array, " particle"]:
-        """Return log p(rows | path) of each particle, (particle,), in nats, with parameters integrated out."""
-        return self.rows.log_rows(state.mixture)
+        """Return log p(rows | hidden path) of each particle, (particle,), in nats, with parameters integrated out. All
+        rows must have a hidden state.
+        """
+        return self.mixture_chain.log_rows(state.mixture)
 
     def log_density(self, state: PathState) -> Float[Array, " particle"]:
-        """Return log p(rows, path) of each particle, (particle,), in nats, with parameters integrated out."""
-        exists = self.rows.exists()
+        """Return log p(rows, hidden path) of each particle, (particle,), in nats, with parameters integrated out. All
+        rows must have a hidden state.
+        """
+        exists = self.mixture_chain.exists()
         start = jnp.broadcast_to(self._as_float(self.model.start_concentration), (self.capacity, 1))
         of_start = _log_dirichlet_multinomial(state.starts, start, exists)
         of_steps = _log_dirichlet_multinomial(state.steps, self._transition_prior(), exists)
@@ -293,17 +320,18 @@ class HiddenMarkovChain(ParticleArrays, SymmetricStart):
     def _draw_parameters(
         self, key: Array, state: PathState, temperature: Array
     ) -> tuple[Float[Array, "state particle"], Float[Array, "state state particle"], Float[Array, "packed state _"]]:
-        """Draw the parameters of every particle given its path.
+        """Draw the parameters of every particle given its hidden path.
 
-        temperature: t, from 0 (the start of the annealing path) to 1 (the posterior).
+        temperature: t, from 0 (the prior) to 1 (the posterior).
 
-        Returns: (probability of each state at a start, (state, particle); probability of each step, (state, state,
-            particle); the statistics of each state's parameters, whose product with s(x_n) is log p(row n | state)
-            without its carrier, (packed, state, particle)).
+        Returns: (probability of each state at a start, (state, particle); probability of each step, (from state, to
+            state, particle); statistics of each state's parameters, (packed, state, particle)). The product of these
+            statistics and s(x_n) is log p(row n | state) without its carrier.
         """
-        keys, exists, model = jax.random.split(key, 3), self.rows.exists(), self.model
+        keys, exists, model = jax.random.split(key, 3), self.mixture_chain.exists(), self.model
         start = _draw_simplex(keys[0], self._as_float(model.start_concentration) + state.starts, exists)
-        transitions = _draw_simplex(keys[1], self._transition_prior() + state.steps, exists & exists[:, None])
+        both_exist = exists & exists[:, None]  # (from, to, 1)
+        transitions = _draw_simplex(keys[1], self._transition_prior() + state.steps, both_exist)
         drawn = model.components.prior_family.sample(keys[2], self._natural(state.labels, temperature))
         packed = jax.vmap(pack_statistics, (None, 0))(model.components, drawn)
         return start, transitions, packed.T
@@ -326,10 +354,8 @@ class HiddenMarkovChain(ParticleArrays, SymmetricStart):
     # ── paths ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _transition_prior(self) -> Float[Array, "state state one"]:
-        """Return the Dirichlet parameters of the steps from each state to each, (state, state, 1); 1 for states that do
-        not exist.
-        """
-        return self._as_float(self.model.transition_prior(self.rows.exists()[:, 0]))[..., None]
+        """Return the Dirichlet parameters of the steps, (from state, to state, 1); 1 for states that do not exist."""
+        return self._as_float(self.model.transition_prior(self.mixture_chain.exists()[:, 0]))[..., None]
 
     def _indicators(self, labels: Int[Array, "row particle"]) -> Float[Array, "row state particle"]:
         """Return 1 at the hidden state of each row, else 0, (row, state, particle). labels: −1 for none."""
@@ -341,42 +367,55 @@ class HiddenMarkovChain(ParticleArrays, SymmetricStart):
         return jnp.arange(self.capacity, dtype=jnp.int32)[:, None]
 
     def _next_row(self, state: PathState, row: Int[Array, ""]) -> tuple[Any, Float[Array, "state particle"]]:
-        """Return the scores of a row that is in no state, where no row after it has come.
+        """Return the scores of a row that is in no state, where no later row has arrived.
 
-        Returns: (what the mixture's `add_row` needs; log p(row, its state | the rows before and their states), (state,
-            particle), in nats, −∞ for states that do not exist).
+        Returns: (what the mixture's `add_row` needs; log p(row, its state | the rows before and their states),
+            (state, particle), in nats, −∞ for states that do not exist).
         """
-        exists = self.rows.exists()
-        joining = self.rows.score_row(state.mixture, row, self.rows.normalisers(state.mixture.natural))
-        into = jnp.where(exists, self._chance_of_entering(state, row), 0.0)
-        scores = jnp.log(into) - jnp.log(into.sum(0)) + joining.scores.of_row + self._as_float(self.rows.carriers)[row]
+        exists = self.mixture_chain.exists()
+        joining = self.mixture_chain.score_row(
+            state.mixture, row, self.mixture_chain.normalisers(state.mixture.natural)
+        )
+        into = jnp.where(exists, self._entering_weights(state, row), 0.0)
+        scores = (
+            jnp.log(into)
+            - jnp.log(into.sum(0))
+            + joining.scores.of_row
+            + self._as_float(self.mixture_chain.carriers)[row]
+        )
         return joining.natural, jnp.where(exists, scores, -jnp.inf)
 
-    def _chance_of_entering(self, state: PathState, row: Int[Array, ""]) -> Float[Array, "state particle"]:
-        """Return p(state of a row | the row before, all steps) times a constant, (state, particle).
+    def _entering_weights(self, state: PathState, row: Int[Array, ""]) -> Float[Array, "state particle"]:
+        """Return numbers in proportion to p(a row in state k | the row before, all other steps) for each k, (state,
+        particle).
 
-        state: without the step to the row.
+        They are c_ik + n_ik, where i is the state of the row before, c are the Dirichlet parameters of steps, and n the
+        steps. At the first row of a sequence they are b + the number of other sequences that begin in k.
+
+        state: without the start or the step to the row.
         """
         at_start = self._as_float(self.model.start_concentration) + state.starts
-        into = _from_each(self._transition_prior() + state.steps, state.labels[row - 1])
+        into = _select_from(self._transition_prior() + state.steps, state.labels[row - 1])
         return jnp.where(jnp.asarray(self.begins)[row], at_start, into)
 
-    def _chance_of_leaving(
-        self, state: PathState, row: Int[Array, ""], units: Int[Array, ""]
+    def _leaving_probabilities(
+        self, state: PathState, row: Int[Array, ""], n_arrived: Int[Array, ""]
     ) -> Float[Array, "state particle"]:
-        """Return p(state of the next row | each state of this row, all steps), (state, particle); 1 where there is no
-        next row.
+        """Return p(state of the next row | this row in state k, the row before, all other steps) for each k, (state,
+        particle); 1 where no next row of the sequence has arrived.
 
-        The step to this row counts too: where it stays in a state, that state has one step to itself more.
+            (c_kj + n_kj + [i = k = j]) / (Σ_l (c_kl + n_kl) + [i = k])
 
-        state: without the steps to and from the row.
-        units: the number of rows that have come.
+        Here i and j are the states of the rows before and after, c are the Dirichlet parameters of steps, and n the
+        steps without those to and from this row. If i = k, the step to this row is one more step from k to k.
+
+        n_arrived: the number of rows that have arrived.
         """
-        before, after, comes, goes = self._neighbours(state, row, units)
+        before, after, comes, goes = self._neighbours(state, row, n_arrived)
         stays = ((self._numbers == before) & comes).astype(state.steps.dtype)
         steps = self._transition_prior() + state.steps
-        total = jnp.where(self.rows.exists(), steps, 0.0).sum(1) + stays
-        chance = (_to_each(steps, after) + stays * (self._numbers == after)) / total
+        total = jnp.where(self.mixture_chain.exists(), steps, 0.0).sum(1) + stays
+        chance = (_select_to(steps, after) + stays * (self._numbers == after)) / total
         return jnp.where(goes, chance, 1.0)
 
     def _with_steps(
@@ -384,46 +423,51 @@ class HiddenMarkovChain(ParticleArrays, SymmetricStart):
         state: PathState,
         row: Int[Array, ""],
         labels: Int[Array, " particle"],
-        units: Int[Array, ""],
-        times: int,
+        n_arrived: Int[Array, ""],
+        sign: int,
     ) -> PathState:
-        """Return the state with the start or step to a row, and the step from it, counted (1) or no longer (−1).
+        """Return the `PathState` with the start or step to a row, and the step from it, counted or no longer counted.
 
         labels: the hidden state of the row, (particle,).
-        units: the number of rows that have come.
+        n_arrived: the number of rows that have arrived.
+        sign: 1 to count them, −1 to remove them.
         """
-        before, after, comes, goes = self._neighbours(state, row, units)
+        before, after, comes, goes = self._neighbours(state, row, n_arrived)
         here = self._numbers == labels
         into = ((self._numbers == before) & comes)[:, None] & here
         onward = here[:, None] & (self._numbers == after) & goes
-        steps = state.steps + times * (into.astype(state.steps.dtype) + onward)
-        return state._replace(starts=state.starts + times * (here & ~comes), steps=steps)
+        steps = state.steps + sign * (into.astype(state.steps.dtype) + onward)
+        return state._replace(starts=state.starts + sign * (here & ~comes), steps=steps)
 
     def _neighbours(
-        self, state: PathState, row: Int[Array, ""], units: Int[Array, ""]
+        self, state: PathState, row: Int[Array, ""], n_arrived: Int[Array, ""]
     ) -> tuple[Int[Array, " particle"], Int[Array, " particle"], Bool[Array, ""], Bool[Array, ""]]:
         """Return (the state before a row, the state after it, whether there is a row before it in its sequence, and
-        whether one after it).
+        whether one after it has arrived). A state means nothing where there is no such row.
 
-        units: the number of rows that have come.
+        n_arrived: the number of rows that have arrived.
         """
         begins, later = jnp.asarray(self.begins), jnp.minimum(row + 1, len(self.begins) - 1)
-        return state.labels[row - 1], state.labels[later], ~begins[row], (row + 1 < units) & ~begins[later]
+        return state.labels[row - 1], state.labels[later], ~begins[row], (row + 1 < n_arrived) & ~begins[later]
 
 
 class RowsInTime(InTurn):
-    """The rows of sequences in the order of time, one sequence after another, for annealing along them."""
+    """The rows of sequences in the order of time, one sequence after another, for annealing along them.
+
+    What arrives, a unit of `InTurn`, is one row here and not a sequence.
+    """
 
     chain: HiddenMarkovChain
 
     def append(
         self, key: Key[Array, ""], state: PathState, unit: Int[Array, ""]
     ) -> tuple[PathState, Float[Array, " particle"]]:
-        """Draw the hidden state of the next row given the rows before.
+        """Draw the hidden state of the next row given the rows before it and their hidden states.
 
         unit: the number of the row.
 
-        Returns: (the new state, log p(row | the rows before) of each particle in nats, (particle,)).
+        Returns: (the new state, log p(row | the rows before it and their hidden states) of each particle, with the
+            row's own hidden state summed out, in nats, (particle,)).
         """
         return self.chain.append_row(key, state, unit)
 
@@ -434,18 +478,20 @@ class RowsInTime(InTurn):
 
         unit: the number of the row.
 
-        Returns: (the new state, log p(row | the rows that are left) of each particle in nats, (particle,)).
+        Returns: (the new state, log p(row | the rows before it and their hidden states) of each particle, with the
+            row's own hidden state summed out, in nats, (particle,)).
         """
         return self.chain.remove_row(state, unit)
 
     def revisit(self, key: Key[Array, ""], state: PathState, units: Int[Array, ""], *, backward: bool) -> PathState:
-        """Return the state with the paths of the first `units` rows drawn again: parameters given the paths and paths
-        given the parameters, and then one row after another.
+        """Return the `PathState` with the hidden paths of the first `units` rows drawn again.
 
-        A path as a whole seldom takes up a state that has no rows yet, since its parameters are drawn from the prior. A
-        row by itself does, since they are integrated out.
+        Parameters are drawn given the paths, paths given the parameters, and then one row after another.
 
-        backward: the rows first, the last one before the others.
+        A path as a whole seldom takes up a state that has no rows yet, since its parameters are drawn from the prior.
+        Redrawing single rows lets a row move there, since the state's parameters are then integrated out.
+
+        backward: single rows first, from the last to the first, then whole paths: the time reversal of the other order.
         """
         key_paths, key_rows = jax.random.split(key)
         if backward:
@@ -456,7 +502,7 @@ class RowsInTime(InTurn):
 
 @chain_kit.register
 def _kit_of_hidden_markov(chain: HiddenMarkovChain) -> ChainKit:
-    """Return the kit of a hidden Markov model, whose path goes along the rows in the order of time."""
+    """Return the kit of a hidden Markov model, whose annealing goes along the rows in the order of time."""
 
     def in_time(key: Key[Array, ""]) -> RowsInTime:
         """Return the rows in the order of time, whatever the key."""
@@ -466,14 +512,14 @@ def _kit_of_hidden_markov(chain: HiddenMarkovChain) -> ChainKit:
     return ChainKit(in_time, along_data=True, first_steps=lambda steps: SWEEPS_IN_TIME * steps)
 
 
-def _from_each(steps: Float[Array, "state state particle"], states: Int[Array, " particle"]) -> Array:
-    """Return the entries of the steps from one state of each particle, (state, particle)."""
-    return jnp.take_along_axis(steps, states[None, None, :], axis=0)[0]
+def _select_from(matrix: Float[Array, "state state particle"], states: Int[Array, " particle"]) -> Array:
+    """Return matrix[s, :] with s the given state of each particle, (state, particle)."""
+    return jnp.take_along_axis(matrix, states[None, None, :], axis=0)[0]
 
 
-def _to_each(steps: Float[Array, "state state particle"], states: Int[Array, " particle"]) -> Array:
-    """Return the entries of the steps to one state of each particle, (state, particle)."""
-    return jnp.take_along_axis(steps, states[None, None, :], axis=1)[:, 0]
+def _select_to(matrix: Float[Array, "state state particle"], states: Int[Array, " particle"]) -> Array:
+    """Return matrix[:, s] with s the given state of each particle, (state, particle)."""
+    return jnp.take_along_axis(matrix, states[None, None, :], axis=1)[:, 0]
 
 
 def _draw_simplex(key: Array, concentration: Array, exists: Array) -> Array:
@@ -487,7 +533,8 @@ def _draw_simplex(key: Array, concentration: Array, exists: Array) -> Array:
 
 
 def _log_dirichlet_multinomial(counts: Array, concentration: Array, exists: Array) -> Array:
-    """Return log ∫ Π θ^counts Dirichlet(θ | concentration) dθ in nats, without the last axis but one, on which θ lies.
+    """Return log ∫ Π θ^counts Dirichlet(θ | concentration) dθ in nats, of draws in a given order: no multinomial
+    coefficient is included. The last axis but one, that of the entries of θ, is summed over.
 
     exists: which entries exist.
     """

@@ -202,6 +202,8 @@ def main() -> None:
     )
     parser.add_argument("--list", action="store_true", help="print the commands and their limits, and run nothing")
     asked = parser.parse_args()
+    if asked.out.is_dir():
+        parser.error(f"got --out {asked.out}, a folder; expected the name of the file to write")
     is_full = asked.which == "full"
     rows_to_run = plan(is_full, asked.only, asked.patience)
     if asked.list:
