@@ -134,7 +134,8 @@ def test_paths_that_are_read_wrongly_are_noticed(monkeypatch: pytest.MonkeyPatch
     read = PathReader.known
 
     def delayed(reader: PathReader, state: Any) -> Any:
-        return read(reader, state._replace(labels=jnp.roll(state.labels, 1, axis=1)))
+        labels = jnp.roll(state.labels, 1, axis=0)  # of the row before
+        return read(reader, state._replace(mixture=state.mixture._replace(labels=labels)))
 
     monkeypatch.setattr(PathReader, "known", delayed)
     with jax.enable_x64(True):
