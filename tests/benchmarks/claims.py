@@ -283,7 +283,7 @@ CLAIMS = (
     Claim(
         "What does a search over K = 1 … 60 cost beside one fit, and are its fits as good?",
         "size_search.py",
-        words("--max-size 6 --sizes 2 4 6"),
+        words("--max-size 4 --sizes 2 4"),
         (),
         r"^ratio|over their median",
         "**ratio 15.1**",
@@ -303,7 +303,7 @@ CLAIMS = (
     Claim(
         "How fast and how good are topics beside scikit-learn, gensim and tomotopy?",
         "topics_vs_peers.py",
-        words("--corpus docstrings --topics 10 --snapshots 2 --samples 20 --no-gibbs"),
+        words("--corpus docstrings --topics 10 --snapshots 1 --samples 10 --no-gibbs --peers tomotopy"),
         words("--corpus ap --topics 100 --repeats 3 --no-gibbs"),
         r"ratio|^  (tomotopy|sklearn|gensim).*±",
         "| AP, K = 100: to reach tomotopy's 500 sweeps (13.4 s) | 0.169 | 0.214 | 0.419 | 1/3: met |",
@@ -315,7 +315,7 @@ CLAIMS = (
     Claim(
         "Is LDA ahead of tomotopy on documents of 50, 200 and 1,300 tokens?",
         "topic_grid.py",
-        words("--tokens 50 --topics 50 --snapshots 1 --samples 5"),
+        words("--tokens 50 --topics 20 --snapshots 2 --samples 5"),
         (),
         TABLE_LINE,
         "| 50 | 50 | 8.3 | 1.1 | .13 | +.0971 ± .0044 (120 passes; 4,000 sweeps) |",
@@ -326,7 +326,7 @@ CLAIMS = (
     Claim(
         "How good are HDP topics beside tomotopy and gensim after the same time?",
         "hdp_vs_peers.py",
-        words("--seconds 1 --samples 8"),
+        None,
         (),
         r"±|nothing of ours",
         "tomotopy's 100, 200, 500, 1,000 sweeps +0.203, +0.302, +0.304, +0.308 (each ± .02)",
@@ -346,7 +346,7 @@ CLAIMS = (
     Claim(
         "How fast are hidden Markov models beside hmmlearn and dynamax, and do likelihoods agree?",
         "hidden_markov_vs_peers.py",
-        words("--sequences 10 --rows 50 --states 3"),
+        None,
         (),
         "same parameters|^lvsearch|^hmmlearn|^dynamax",
         "| lvsearch (mean field), float64 | 7.0 | 1 |",
