@@ -170,7 +170,7 @@ def test_the_page_has_every_row_and_the_machine():
     text = page(rows, reproduce.about_the_machine(), False)
     assert "1 of 2 rows were measured, on smaller problems" in text
     assert "a · 1<br>b 2" in text
-    assert "`LDA` · 0.8 (3.8) · 0.5 (0.7) · 0.02" in text
+    assert "`LDA` · 2.6 (0.8) · 1.4 (0.5) · 0.04 (0.02)" in text
     assert "    python import_time.py --runs 3" in text
     for word in ("jax ", "Python ", "cores", "commit"):
         assert word in text
