@@ -11,6 +11,11 @@ Some kinds have several *variants* of a row, such as the precision scales of a S
 v_k of its variant for each component k, which exists only as far as the row is in that component:
 
     log p(z, v, x | globals) = Σ_k z_k (log π_k + Σ_v v_kv (log p(v) + log p(x | θ_k, v)))
+
+In kinds with `partial_rows`, missing cells are latent. A row has cells c_k for each component k, which exist only as far
+as the row is in that component. They are the row's own at missing cells, and standard normal dummies at observed ones:
+
+    log p(z, c, x | globals) = Σ_k z_k (log π_k + log p(x, c_k at missing cells | θ_k) + log Normal(the other c_k; 0, I))
 """
 
 from abc import abstractmethod
@@ -32,7 +37,7 @@ from lvsearch.models.components.component import (
     variant_log_likelihoods,
 )
 from lvsearch.models.contract import ExpectedCells, Gate, JointDraw, Latents, Masks, Model, Site, Statistics, first
-from lvsearch.models.families import Categorical
+from lvsearch.models.families import Categorical, VectorGaussian, VectorGaussianStatistics
 from lvsearch.models.units import Row
 
 
@@ -156,12 +161,20 @@ class MixtureModel(Model):
         return {**self.weight_sites(), **self.components.hyper_sites, "components": components}
 
     def locals(self) -> dict[str, Site]:
-        """Return the latent variables of one row: its component, and its variant if the components have several."""
+        """Return the latent variables of one row: its component, its variant if the components have several, and its
+        cells where missing ones are latent.
+        """
         component = {"component": Site(Categorical(), ("component",))}
+        gate = Gate("component", lambda chosen, on: chosen)
+        if self.components.partial_rows:  # cells first: the odds of a component depend on them
+            return {"cells": Site(VectorGaussian(), ("component", "dim", "dim"), gate=gate), **component}
         if self.components.n_variants == 1:
             return component
-        gate = Gate("component", lambda chosen, on: chosen)
         return {**component, "variant": Site(Categorical(), ("component", "variant"), gate=gate)}
+
+    def extents(self, unit: Row) -> dict[str, int]:
+        """Return {"dim": number of columns} where missing cells are latent variables of a row; else {}."""
+        return {"dim": unit.value.shape[-1]} if self.components.partial_rows else {}
 
     def active(self, size: tuple[Any, ...], capacity: tuple[int, ...]) -> dict[str, Bool[Array, " axis"]]:
         """Return {"component": mask of the components that exist}, with the masks of the components' own axes and of
@@ -188,9 +201,13 @@ class MixtureModel(Model):
         If there are several variants v of a row, the second term is log p(v) + log p(x | θ_z, v).
 
         g: {name: statistics} of the weights and of "components".
-        l: {"component": z, shape (component,); "variant": v, shape (component, variant), if there are several}.
+        l: {"component": z, shape (component,); "variant": v, shape (component, variant), if there are several; "cells":
+            statistics of the row's cells in each component, where missing cells are latent}.
         unit: the row. on: {"component": mask of the components that exist}.
         """
+        if self.components.partial_rows:
+            each = self.log_weights(g, on) + self.components.log_rows_with_cells(g["components"], unit, l["cells"])
+            return jnp.where(on["component"], l["component"] * each, 0.0).sum()
         rows = variant_log_likelihoods(self.components, g["components"], unit)
         several = self.components.n_variants > 1
         rows = (l["variant"] * (rows + self.components.log_variants)).sum(-1) if several else rows[:, 0]
@@ -247,12 +264,29 @@ class MixtureModel(Model):
         )
         g = {**self.draw_weights(key_weights, size), **hyper, "components": components}
         chosen = jax.random.categorical(key_z, self.log_weights(g, on), shape=(n_rows,))
-        l = {"component": jax.nn.one_hot(chosen, size[0])}
+        l: dict[str, Statistics] = {"component": jax.nn.one_hot(chosen, size[0])}
+        if self.components.partial_rows:
+            rows = self._draw_units(key_data, g, l, units, on)
+            key_dummies = jax.random.fold_in(key_data, 0)
+            return g, {**l, "cells": self._cells_of(key_dummies, rows, size[0])}, rows
         if (n := self.components.n_variants) > 1:
             key_variants = jax.random.fold_in(key_z, 0)
             drawn = jax.random.categorical(key_variants, self.components.log_variants, shape=(n_rows, size[0]))
             l["variant"] = jax.nn.one_hot(drawn, n)
         return g, l, self._draw_units(key_data, g, l, units, on)
+
+    def _cells_of(self, key: Array, rows: Row, size: int) -> VectorGaussianStatistics:
+        """Return the statistics of the cells of simulated rows, (row, component, …): those of missing cells, which are
+        in the rows, and standard normal dummies for observed ones.
+
+        rows: rows all of whose cells were drawn. size: the number of components; all have the same cells.
+        """
+        whole = Row(rows.value, jnp.ones_like(jnp.asarray(rows.observed)))
+        y, observed = jax.vmap(self.components.coordinates)(whole), jnp.asarray(rows.observed)
+        latent = ~observed & observed.any(-1, keepdims=True)
+        c = jnp.where(latent, y, jax.random.normal(key, y.shape, y.dtype))
+        c = jnp.broadcast_to(c[:, None], (len(c), size, c.shape[-1]))
+        return VectorGaussianStatistics(c, -0.5 * c[..., :, None] * c[..., None, :])
 
 
 def component_rows(size: int, natural: Latents, names: tuple[str, ...]) -> Float[np.ndarray, "k numbers"]:

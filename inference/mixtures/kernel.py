@@ -28,12 +28,14 @@ from lvsearch.inference.engine.meanfield_starts import blank_globals
 from lvsearch.inference.mixtures.rows import (
     PackedColumns,
     RowTiles,
+    pack_each,
     pack_increment,
     pack_statistics,
     pack_variants,
     unpack_sums,
 )
-from lvsearch.models.components import Component, log_hyper_prior, log_normalisers
+from lvsearch.models.components import Component, FullCovarianceComponents, log_hyper_prior, log_normalisers
+from lvsearch.models.components.covariances import CellsGivenOthers
 from lvsearch.models.contract import Masks, Statistics
 from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
@@ -106,6 +108,9 @@ def row_sums(model: MixtureModel, g: dict[str, Statistics], tiles: RowTiles, lay
     dtype = tiles.weight.dtype
     n_components, varying = len(on["component"]), np.array(layout.varying, int)
 
+    if layout.most_missing:
+        return _partial_row_sums(model, g, tiles, layout, on)
+
     def one(carry: Sums, tile: RowTiles) -> tuple[Sums, None]:
         # softmax over components and variants together, with the normaliser kept for the bound
         logits, packed = log_responsibilities(model, g, tile, layout, on)
@@ -125,6 +130,46 @@ def row_sums(model: MixtureModel, g: dict[str, Statistics], tiles: RowTiles, lay
     columns, values = layout.constant_columns
     constant = found.counts[:, None] * values.astype(dtype)
     return found._replace(increments=increments.at[:, columns].set(constant, unique_indices=True))
+
+
+def _laws_of_tile(
+    model: MixtureModel, g: dict[str, Statistics], tile: RowTiles, layout: PackedColumns, on: Masks
+) -> tuple[Float[Array, "row component"], CellsGivenOthers]:
+    """Return the unnormalised log responsibilities of a tile's rows, and the laws of their missing cells in every
+    component, rows leading. The former are as in `log_responsibilities`, in nats.
+    """
+    laws = jax.vmap(
+        lambda y, o: model.components.laws_of_cells(g["components"], y, o, layout.most_missing)  # pyright: ignore
+    )(tile.coordinates, jnp.asarray(tile.observed))
+    return jnp.where(on["component"], model.log_weights(g, on) + laws.log_mass, -jnp.inf), laws
+
+
+def _partial_row_sums(
+    model: MixtureModel, g: dict[str, Statistics], tiles: RowTiles, layout: PackedColumns, on: Masks
+) -> Sums:
+    """Return what `row_sums` returns if missing cells are latent variables of their rows.
+
+    What a row adds to a component then depends on the component: its missing cells are expected elsewhere there.
+    """
+    components, dtype, n_components = model.components, tiles.weight.dtype, len(on["component"])
+    assert isinstance(components, FullCovarianceComponents)  # the only kind with partial rows
+
+    def one(carry: Sums, tile: RowTiles) -> tuple[Sums, None]:
+        logits, laws = _laws_of_tile(model, g, tile, layout, on)
+        shares = jax.nn.softmax(logits, axis=-1) * tile.weight[:, None]
+
+        def packed(laws: CellsGivenOthers, y: Array, o: Array) -> Float[Array, "component packed"]:
+            return pack_each(components, components.expected_increments(laws, y, o))
+
+        each = jax.vmap(packed)(laws, tile.coordinates, jnp.asarray(tile.observed))
+        log_total = tile.weight @ jax.nn.logsumexp(logits, axis=-1)
+        # components that do not exist have laws without meaning
+        sums = jnp.einsum("rk,rkp->kp", shares, jnp.where(on["component"][:, None], each, 0.0))
+        return jax.tree.map(jnp.add, carry, Sums(sums, shares.sum(0), log_total)), None
+
+    width = len(layout.varying) + len(layout.constants)
+    empty = Sums(jnp.zeros((n_components, width), dtype), jnp.zeros(n_components, dtype), jnp.zeros((), dtype))
+    return jax.lax.scan(one, empty, tiles)[0]
 
 
 def update_weights(
@@ -303,7 +348,8 @@ def survey(
     on = model.active(size, capacity)
 
     def one(total: Array, tile: RowTiles) -> tuple[Array, Array]:
-        logits = log_responsibilities(model, beliefs.mean, tile, layout, on)[0]
+        of_tile = _laws_of_tile if layout.most_missing else log_responsibilities
+        logits = of_tile(model, beliefs.mean, tile, layout, on)[0]
         shares = jax.nn.softmax(logits, axis=-1).reshape(len(logits), -1, len(on["component"])).sum(1)
         return total + tile.weight @ jax.nn.logsumexp(logits, axis=-1), shares
 

@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows_of
-from lvsearch.models.components import Component
+from lvsearch.models.components import Component, FullCovarianceComponents
 from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.units import Row
@@ -37,11 +37,13 @@ class PackedColumns(NamedTuple):
     `n_dims`: how many columns the data have.
     `varying`: positions of the packed columns that vary.
     `constants`: (position, value) of each other packed column.
+    `most_missing`: the largest number of missing cells of a row, where these are latent variables of the row; else 0.
     """
 
     n_dims: int
     varying: tuple[int, ...]
     constants: tuple[tuple[int, float], ...]
+    most_missing: int = 0
 
     @property
     def constant_columns(self) -> tuple[Int[np.ndarray, " constant"], Float[np.ndarray, " constant"]]:
@@ -94,7 +96,12 @@ def pack_variants(component: Component, coordinates: Any, observed: Any) -> Floa
 
     coordinates, observed: the row, and which of its cells are not missing, (dim,).
     """
-    return jax.vmap(partial(_packed, component))(component.variant_increments(coordinates, observed))
+    return pack_each(component, component.variant_increments(coordinates, observed))
+
+
+def pack_each(component: Component, increments: Any) -> Float[Array, "each packed"]:
+    """Return several sufficient statistics as vectors, (each, packed). increments: a pytree, with `each` leading."""
+    return jax.vmap(partial(_packed, component))(increments)
 
 
 def _packed(component: Component, increment: Any) -> Float[Array, " packed"]:
@@ -223,6 +230,39 @@ def coordinates_and_carriers(component: Component, rows: Row) -> tuple[Float[Arr
     return coordinates, jax.vmap(component.log_carrier)(coordinates, jnp.asarray(rows.observed))
 
 
+FILLING = 8
+"""How often one Gaussian is fitted to all rows, and missing cells are set to their means under it."""
+
+
+@kernel(brief=True)
+def fill_in(
+    component: FullCovarianceComponents, coordinates: Float[Array, "row dim"], observed: Bool[Array, "row dim"]
+) -> Float[Array, "row dim"]:
+    """Return the rows with their missing cells at their expected values under one Gaussian of all rows.
+
+    Fits begin from rows that are filled in like this; their ascents then keep a distribution for each missing cell.
+
+    component: the kind of component, all its hyper-parameters numbers. coordinates, observed: the rows.
+    """
+    prior = component.prior(coordinates.shape[1])
+
+    def filled(natural: Any, y: Array, seen: Array) -> tuple[Array, Any]:
+        point = jax.tree.map(lambda leaf: leaf[None], component.family.point(natural))
+        laws = component.laws_of_cells(point, y, seen)
+        expected = component.expected_increments(laws, y, seen)
+        one = jax.tree.map(lambda leaf: leaf[0], expected)
+        return one.precision_mean, one
+
+    def fit(_: Array, natural: Any) -> Any:
+        each = jax.vmap(filled, in_axes=(None, 0, 0))(natural, coordinates, observed)[1]
+        return jax.tree.map(lambda begin, rows: begin + rows.sum(0), prior, each)
+
+    start = jax.tree.map(jnp.asarray, prior)
+    return jax.vmap(filled, in_axes=(None, 0, 0))(
+        jax.lax.fori_loop(0, FILLING, fit, start), coordinates, observed
+    )[0]
+
+
 @kernel(brief=True)
 def increments(component: Component, coordinates: Any, observed: Any) -> Any:
     """Return s(x), the sufficient statistics of each row, as a pytree with rows on the leading axis.
@@ -257,12 +297,17 @@ def variants(component: Component, coordinates: Any, observed: Any) -> tuple[Any
 def prepare(model: MixtureModel, data: Dataset) -> PreparedRows:
     """Return the rows of a data set in tiles, padded with rows of weight 0.
 
-    Coordinates are computed in float64, so that data far from 0 keep their digits.
+    Coordinates are computed in float64, so that data far from 0 keep their digits. Missing cells that are latent
+    variables are filled in for the starts of a fit (`fill_in`).
     """
     units, weight = rows_of(data)
     with jax.enable_x64(True):
         coordinates, carriers = map(np.asarray, coordinates_and_carriers(model.components, units))
         layout = layout_of(model.components, coordinates.shape[1], bool(np.all(units.observed)))
+        if model.components.partial_rows:
+            coordinates = np.asarray(fill_in(model.components.at_prior_means(), coordinates, units.observed))
+            missing = np.sum(~np.asarray(units.observed), axis=1)
+            layout = layout._replace(most_missing=int(np.max(missing * (missing < coordinates.shape[1]), initial=0)))
     tiles = _tiled(coordinates, np.asarray(units.observed), weight)
     return PreparedRows(tiles, layout, float(weight @ carriers), len(weight))
 

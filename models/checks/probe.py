@@ -147,19 +147,45 @@ def probe(
     l = jax.tree.map(lambda leaf: np.where(np.isfinite(leaf), leaf, 0.0), blank_l)
     # then each local site that is no indicator gets its complete conditional, given the indicators
     others = [name for name, site in local_sites.items() if not isinstance(site.family, IndicatorFamily)]
-    if others:
-        choosing = {site.gate.site for site in local_sites.values() if site.gate is not None}
-        chosen = {name: np.ones_like(value) if name in choosing else value for name, value in l.items()}
+    choosing = {site.gate.site for site in local_sites.values() if site.gate is not None}
+    chosen = {name: np.ones_like(value) if name in choosing else value for name, value in l.items()}
+
+    def conditionals_of_others(g: dict[str, Statistics]) -> dict[str, Statistics]:
         by_site = call_or_explain("log_unit", model, unit_gradients, model, g, chosen, units, on)[1][1]
         each = as_numpy(per_copy(model, by_site, units))
-        natural_l |= {name: each[name] for name in others}
+        return natural_l | {name: each[name] for name in others}
+
+    improper: list[str] = []
+    if others:
+        natural_l = conditionals_of_others(g)
+        found = local_statistics(model, natural_l, units, on)
+        improper = [name for name in others if not _is_finite(found[name])]
+        # a conditional may need globals that are not 0: missing cells have no precision but that of their component
+        natural_l |= {name: _legal_like(local_sites[name], natural_l[name]) for name in improper}
         l = _replace_not_finite(local_statistics(model, natural_l, units, on), seed)
     # then each global site gets its complete conditional, given the locals
     by_prior = call_or_explain("log_prior", model, prior_gradient, model, g, on)[1]
     by_units = call_or_explain("log_unit", model, unit_gradients, model, g, l, units, on)[1][0]
     natural_g = jax.tree.map(lambda prior, each: np.asarray(prior) + np.asarray(each).sum(0), by_prior, by_units)
     g = _replace_not_finite(global_statistics(model, natural_g, on), seed)
+    if improper:
+        natural_l = conditionals_of_others(g)
+        l = _replace_not_finite(local_statistics(model, natural_l, units, on), seed)
     return Probe(model, size, capacity, units, extents, on, g, l, natural_g, natural_l)
+
+
+def _is_finite(statistics: Statistics) -> bool:
+    """Return True if all statistics of a latent variable are finite numbers."""
+    return all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(statistics))
+
+
+def _legal_like(site: Site, natural: Statistics) -> Statistics:
+    """Return natural parameters of a proper distribution for every element of a local latent variable, units leading.
+
+    natural: parameters of the same shapes.
+    """
+    widest = max(jax.tree.leaves(natural), key=np.ndim)
+    return as_numpy(site.family.legal(widest.shape, np.float64))
 
 
 def zeros(site: Site, lengths: Mapping[str, int]) -> Statistics:
@@ -276,7 +302,7 @@ def check_proper(p: Probe) -> None:
         ("global", p.model.globals(), p.natural_g, of_globals),
     ):
         for name, site in sites.items():
-            if all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(mean[name])):
+            if _is_finite(mean[name]):
                 continue
             family = type(site.family).__name__
             ranges = ", ".join(

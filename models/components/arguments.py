@@ -113,6 +113,11 @@ def location_and_scale(values: Any) -> tuple[np.ndarray, np.ndarray]:
     return first + centre, scale
 
 
+def has_missing_cells(values: Any) -> bool:
+    """Return True if a cell is NaN, that is missing. values: an array, a data frame of numbers, or `lv.Points`."""
+    return bool(np.isnan(numbers("values", values)).any())
+
+
 def refuse_partial_rows(units: Row, why: str) -> None:
     """Raise ValueError if a row has some of its cells but not all.
 
@@ -154,6 +159,19 @@ def required_component(given: object, name: str = "components") -> Component:
     return given
 
 
+def refuse_latent_cells(component: Component, name: str = "components") -> None:
+    """Raise ValueError for a kind of component in which missing cells are latent variables of their rows.
+
+    name: the name of the argument, for the error.
+    """
+    if component.partial_rows:
+        raise ValueError(
+            f"got {name} of {type(component).__name__} with partial_rows=True, in which missing cells are latent; "
+            "expected a kind without: `FiniteMixture` and `TiedMixture` alone take these. Drop the rows with missing "
+            "cells, or use DiagonalComponents, which leave missing cells out"
+        )
+
+
 def column_names(columns: Any) -> list[str]:
     """Return the names of columns that are given as names, or as a table that has them, such as `lv.Points`.
 
@@ -169,14 +187,16 @@ def column_names(columns: Any) -> list[str]:
 
 
 def required_numbers(given: object, name: str = "components") -> Component:
-    """Return the argument `given` if it is a kind of component whose rows have one variant and whose hyper-parameters
-    are numbers.
+    """Return the argument `given` if it is a kind of component whose rows have one variant and no latent cells, and
+    whose hyper-parameters are numbers.
 
     name: the name of the argument, for the error.
 
-    Raises ValueError for other objects, for several variants (`StudentComponents`), and for priors on hyper-parameters.
+    Raises ValueError for other objects, for several variants (`StudentComponents`), for rows with missing cells that
+    are latent (`partial_rows`), and for priors on hyper-parameters.
     """
     component = required_component(given, name)
+    refuse_latent_cells(component, name)
     if component.n_variants > 1:
         raise ValueError(
             f"got {name} of {type(component).__name__}, whose rows arise in one of {component.n_variants} variants, "

@@ -46,7 +46,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from lvsearch.models.contract import ExpectedCells, Site
 from lvsearch.models.exponential.family import Family, inner
-from lvsearch.models.families import Gamma, GammaStatistics
+from lvsearch.models.families import Gamma, GammaStatistics, VectorGaussianStatistics
 from lvsearch.models.hyperpriors import GammaPrior, as_text
 from lvsearch.models.units import GroupOfRows, Row
 
@@ -73,6 +73,9 @@ class Component(eqx.Module):
     together, or concave with a constant."""
     scored: ClassVar[bool] = False
     """True if each row has latent factor scores besides its component, so that s(x) of a row depends on them."""
+    partial_rows: ClassVar[bool] = False
+    """True if missing cells are latent variables of their rows, so that s(x) of a row depends on them; kinds whose
+    columns are independent leave missing cells out instead."""
     estimated: eqx.AbstractVar[bool]
     """True if parameters are point estimates without a prior (plug-in evidence), instead of integrated out."""
 
@@ -311,6 +314,22 @@ class Component(eqx.Module):
         tilts = (self.variant_tilts(observed) + self.log_variants).astype(each.dtype)
         gain = jax.nn.logsumexp(each + tilts[:, None], axis=0) - log_normalisers(self, natural)
         return gain + self.log_carrier(y, observed)
+
+    def log_rows_with_cells(
+        self, statistics: Any, unit: Row, cells: VectorGaussianStatistics
+    ) -> Float[Array, " component"]:
+        """Return log p(x, missing cells | θ_k) of one row x under each component k, in nats, shape (component,).
+
+        Only for kinds with `partial_rows`, in whose rows missing cells are latent variables.
+
+        statistics: the sufficient statistics of the components' parameters, components leading. unit: the row.
+        cells: statistics (c, −½ccᵀ) of the row's cells in each component, components leading; dummies that are standard
+            normal at observed cells.
+        """
+        raise NotImplementedError(
+            f"{type(self).__name__} with partial_rows=True does not say how its missing cells are distributed: define "
+            "log_rows_with_cells(statistics, unit, cells)"
+        )
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:
         """Return for each row an upper bound on log p(row | any parameters), in nats, shape (rows,).

@@ -6,14 +6,15 @@ is the base class of the former and of factor analysers.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
-from jaxtyping import Array, Bool, Float
+from jax.scipy.special import gammaln
+from jaxtyping import Array, Bool, Float, Int
 
 from lvsearch.models.components.arguments import (
     LEAST,
@@ -22,12 +23,14 @@ from lvsearch.models.components.arguments import (
     location_parameter,
     positive_or_prior,
     positive_parameter,
+    has_missing_cells,
     refuse_partial_rows,
     standardised,
 )
 from lvsearch.models.components.component import Component
 from lvsearch.models.contract import ExpectedCells, HyperparameterArray, hyperparameter, is_traced
-from lvsearch.models.exponential.matrices import cholesky, solve_lower
+from lvsearch.models.exponential.matrices import cholesky, inverse_from, log_determinant, solve_lower
+from lvsearch.models.exponential.normal_wishart import LOG_2, normal_wishart_parameters
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.families import (
     Family,
@@ -36,6 +39,7 @@ from lvsearch.models.families import (
     NormalWishart,
     NormalWishartStatistics,
     PointMean,
+    VectorGaussianStatistics,
 )
 from lvsearch.models.hyperpriors import GammaPrior, as_text, prior_mean
 from lvsearch.models.units import Row
@@ -85,10 +89,68 @@ def gaussian_marginals(
     return -0.5 * ((whitened**2).sum(1).T + len(chosen) * LOG_2PI) - log_scale
 
 
+class CellsGivenOthers(NamedTuple):
+    """The law of a row's missing cells in one component, given its observed cells: a Gaussian.
+
+    A row has as many places as cells may be missing; those that it does not need are standard normal.
+
+    | field | meaning | shape |
+    |---|---|---|
+    | `columns` | the columns of the missing cells, those of needless places last | (place,) |
+    | `is_missing` | True for places that hold a missing cell | (place,) |
+    | `centre` | the mean of the missing cells; 0 at needless places | (place,) |
+    | `factor` | the lower Cholesky factor of their precision | (place, place) |
+    | `log_mass` | log density of the observed cells without their carrier, nats | () |
+    """
+
+    columns: Int[Array, " place"]
+    is_missing: Bool[Array, " place"]
+    centre: Float[Array, " place"]
+    factor: Float[Array, "place place"]
+    log_mass: Float[Array, ""]
+
+
+def cells_given_others(
+    statistics: NormalWishartStatistics,
+    coordinates: Float[Array, " dim"],
+    missing: Bool[Array, " dim"],
+    most: int | None = None,
+) -> CellsGivenOthers:
+    """Return the law of the missing cells of a row in one component, given the others.
+
+    With m the missing cells and o the others, they are Gaussian of precision Λ_mm and mean Λ_mm⁻¹ b, where b = (Λμ)_m −
+    Λ_mo y_o. Integrated out, they leave of the row's log density
+
+        ½ log|Λ| − ½ y_oᵀ Λ_oo y_o + y_oᵀ (Λμ)_o − ½ μᵀΛμ + ½ bᵀ Λ_mm⁻¹ b − ½ log|Λ_mm|.
+
+    At expected statistics of a variational q of the parameters, this is the optimal q of the cells.
+
+    statistics: those of the component's mean and precision matrix, or their expected values.
+    coordinates: the row, shape (dim,); anything at missing cells.
+    missing: True at missing cells, shape (dim,).
+    most: the number of places, at least the number of missing cells; by default the number of columns.
+
+    Source: Bishop (2006), Eq. 2.73 and 2.75.
+    """
+    precision, linear = -2 * statistics.negative_half_precision, statistics.precision_mean
+    y = jnp.where(missing, 0.0, coordinates)
+    along = precision @ y
+    columns = jnp.argsort(~missing, stable=True)[:most]  # those of missing cells first
+    here = missing[columns]
+    own = jnp.where(here, (linear - along)[columns], 0.0)
+    block = jnp.where(here[:, None] & here, precision[columns[:, None], columns], jnp.eye(len(columns)))
+    factor = cholesky(block.astype(precision.dtype))
+    half = solve_lower(factor, own[:, None])
+    centre = solve_lower(factor, half, transposed=True)[:, 0]
+    square = y @ (linear - 0.5 * along) + 0.5 * (half**2).sum() - 0.5 * log_determinant(factor)
+    log_mass = statistics.half_log_determinant + statistics.negative_half_square + square
+    return CellsGivenOthers(columns, here, centre, factor, log_mass)
+
+
 class FullCovarianceComponents(DependentColumns):
     """Gaussians with free covariance: x = location + scale · y, y ~ Normal(μ, Λ⁻¹).
 
-    The prior is Λ ~ Wishart(ν, ((spread + s₀) · I)⁻¹), μ | Λ ~ Normal(0, (κΛ)⁻¹). No cell of a row may be missing.
+    The prior is Λ ~ Wishart(ν, ((spread + s₀) · I)⁻¹), μ | Λ ~ Normal(0, (κΛ)⁻¹).
 
     location, scale: a number, or one per column, as in `DiagonalComponents`; `scaled_to(values)` computes both from
         data.
@@ -100,6 +162,9 @@ class FullCovarianceComponents(DependentColumns):
         components.
     least_spread: s₀, 0 or more, added to every spread. It matters where the spread has a prior: with it, many equal
         cells in a column, or columns that are multiples of each other, have a finite density.
+    partial_rows: True if cells of a row may be missing. They are then latent variables of the row, Gaussian given its
+        other cells. `weak(values)` and `scaled_to(values)` set it where values are missing. `FiniteMixture` and
+        `TiedMixture` take such components; a row without any cell says nothing and changes nothing.
     """
 
     location: HyperparameterArray
@@ -108,6 +173,7 @@ class FullCovarianceComponents(DependentColumns):
     excess_degrees: HyperparameterArray
     spread: HyperparameterArray | GammaPrior
     least_spread: float = eqx.field(static=True)
+    partial_rows: bool = eqx.field(static=True)
 
     estimated: ClassVar[bool] = False
     axes: ClassVar[tuple[str, ...]] = ("dim", "dim")
@@ -121,9 +187,11 @@ class FullCovarianceComponents(DependentColumns):
         excess_degrees: Any = 4.0,
         spread: Any = 0.5,
         least_spread: float = 0.0,
+        partial_rows: bool = False,
     ):
         self.location, self.scale = location_parameter(location), positive_parameter("scale", scale, ndim=1)
         self.pseudo_count = positive_or_prior("pseudo_count", pseudo_count)
+        self.partial_rows = bool(partial_rows)
         self.excess_degrees = positive_parameter("excess_degrees", excess_degrees)
         self.spread = positive_or_prior("spread", spread, ndim=1)
         self.least_spread = least_parameter("least_spread", least_spread)
@@ -145,7 +213,8 @@ class FullCovarianceComponents(DependentColumns):
 
         Raises ValueError for a column that does not vary.
         """
-        return cls(*location_and_scale(values), pseudo_count, excess_degrees, spread)
+        partial_rows = has_missing_cells(values)
+        return cls(*location_and_scale(values), pseudo_count, excess_degrees, spread, partial_rows=partial_rows)
 
     @classmethod
     def weak(cls, values: Any) -> "FullCovarianceComponents":
@@ -161,7 +230,14 @@ class FullCovarianceComponents(DependentColumns):
 
         Raises ValueError for a column that does not vary.
         """
-        return cls(*location_and_scale(values), GammaPrior(1.0, 1.0), 4.0, GammaPrior(1.0, 0.5), least_spread=2 * LEAST)
+        return cls(
+            *location_and_scale(values),
+            GammaPrior(1.0, 1.0),
+            4.0,
+            GammaPrior(1.0, 0.5),
+            least_spread=2 * LEAST,
+            partial_rows=has_missing_cells(values),
+        )
 
     @property
     def prior_family(self) -> Family:
@@ -175,6 +251,14 @@ class FullCovarianceComponents(DependentColumns):
             f"spread {as_text(self.spread)}{added})"
         )
 
+    def check(self, units: Row) -> None:
+        if not self.partial_rows:
+            refuse_partial_rows(
+                units,
+                "columns depend on each other. Make FullCovarianceComponents from the table with its missing cells, by "
+                "weak(points), or with partial_rows=True",
+            )
+
     def prior(self, n_dims: int) -> NormalWishartStatistics:
         zero = jnp.zeros(n_dims)
         degrees, count = zero.sum() + (self.excess_degrees - 1), zero.sum() + self.number("pseudo_count")
@@ -183,9 +267,123 @@ class FullCovarianceComponents(DependentColumns):
         )
 
     def increment(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> NormalWishartStatistics:
-        whole = observed.all().astype(coordinates.dtype)
+        """Return s(x), what one row adds to the natural parameters of its component: (1, yyᵀ, y, 1).
+
+        coordinates: the row in the coordinates of `coordinates`, shape (dim,), its missing cells filled in.
+        observed: True for cells that are not missing, shape (dim,). A row without any counts for nothing, and so does
+            one that lacks some unless `partial_rows`.
+        """
+        whole = (observed.any() if self.partial_rows else observed.all()).astype(coordinates.dtype)
         y = whole * coordinates
         return NormalWishartStatistics(whole, y[:, None] * y, y, whole)
+
+    # ── rows with missing cells ─────────────────────────────────────────────────────────────────────────────────────
+
+    def missing_cells(self, observed: Bool[Array, " dim"]) -> Bool[Array, " dim"]:
+        """Return True for the missing cells of a row that are latent variables; none in a row without any cell.
+
+        observed: True for cells that are not missing, shape (dim,).
+        """
+        return ~observed & observed.any()
+
+    def log_carrier(self, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]) -> Float[Array, ""]:
+        if not self.partial_rows:
+            return super().log_carrier(coordinates, observed)
+        each = jnp.broadcast_to(-0.5 * LOG_2PI - jnp.log(self.scale), coordinates.shape)
+        return jnp.where(observed, each, 0.0).sum().astype(coordinates.dtype)
+
+    def log_rows_with_cells(
+        self, statistics: NormalWishartStatistics, unit: Row, cells: VectorGaussianStatistics
+    ) -> Float[Array, " component"]:
+        """Return log p(x, missing cells | θ_k) of one row x under each component k, in nats, shape (component,).
+
+        It is linear in the statistics of the parameters and of the cells. At observed cells, `cells` holds dummies that
+        are standard normal whatever the row; their density is included.
+
+        statistics: the sufficient statistics of the components' parameters, components leading. unit: the row.
+        cells: statistics (c, −½ccᵀ) of the row's cells in each component, (component, dim) and (component, dim, dim).
+        """
+        observed = jnp.asarray(unit.observed)
+        y, free = self.coordinates(unit), self.missing_cells(observed).astype(cells.value.dtype)
+        whole = observed.any().astype(free.dtype)
+        filled = free * cells.value
+        cross = y[:, None] * filled[:, None, :]
+        outer = y[:, None] * y + cross + jnp.swapaxes(cross, -1, -2)
+        outer = outer - 2 * (free[:, None] * free) * cells.negative_half_outer
+        of_row = statistics.half_log_determinant + statistics.negative_half_square
+        of_row = of_row + (statistics.negative_half_precision * outer).sum((-2, -1))
+        of_row = of_row + (statistics.precision_mean * (y + filled)).sum(-1)
+        squares = jnp.diagonal(cells.negative_half_outer, axis1=-2, axis2=-1)
+        dummies = ((1 - free) * (squares - 0.5 * LOG_2PI)).sum(-1)
+        return whole * of_row - 0.5 * LOG_2PI * free.sum() + dummies + self.log_carrier(y, observed)
+
+    def laws_of_cells(
+        self,
+        statistics: NormalWishartStatistics,
+        coordinates: Float[Array, " dim"],
+        observed: Bool[Array, " dim"],
+        most: int | None = None,
+    ) -> CellsGivenOthers:
+        """Return the law of a row's missing cells in each component given its other cells, components leading.
+
+        `log_mass` is 0 for a row without cells.
+
+        statistics: those of the components' parameters, or their expected values, components leading.
+        coordinates: the row, shape (dim,); anything at missing cells. observed: True for other cells, shape (dim,).
+        most: the largest number of missing cells in a row that has some cells; by default the number of columns.
+        """
+        missing = self.missing_cells(observed)
+        laws = jax.vmap(lambda each: cells_given_others(each, coordinates, missing, most))(statistics)
+        return laws._replace(log_mass=jnp.where(observed.any(), laws.log_mass, 0.0))
+
+    def expected_increments(
+        self, laws: CellsGivenOthers, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]
+    ) -> NormalWishartStatistics:
+        """Return the expected s(x) of one row in each component under the laws of its missing cells, components
+        leading.
+
+        laws: from `laws_of_cells`. coordinates, observed: the row, as there.
+        """
+        whole = observed.any().astype(coordinates.dtype)
+        y = whole * jnp.where(self.missing_cells(observed), 0.0, coordinates)
+
+        def one(law: CellsGivenOthers) -> NormalWishartStatistics:
+            filled = y.at[law.columns].add(law.centre)
+            spread = jnp.where(law.is_missing[:, None] & law.is_missing, inverse_from(law.factor), 0.0)
+            outer = (filled[:, None] * filled).at[law.columns[:, None], law.columns].add(spread)
+            return NormalWishartStatistics(whole, outer, filled, whole)
+
+        return jax.vmap(one)(laws)
+
+    def log_densities(self, statistics: NormalWishartStatistics, unit: Row) -> Float[Array, " component"]:
+        if not self.partial_rows:
+            return super().log_densities(statistics, unit)
+        y, observed = self.coordinates(unit), jnp.asarray(unit.observed)
+        return self.laws_of_cells(statistics, y, observed).log_mass + self.log_carrier(y, observed)
+
+    def log_predictives(self, natural: NormalWishartStatistics, unit: Row) -> Float[Array, " component"]:
+        """Return log p(x | natural_k) of one row with parameters integrated out, in nats, shape (component,).
+
+        natural: the natural parameters of the components, components leading. unit: the row.
+
+        The observed cells have Student's t: a marginal of the row's, with as many degrees of freedom. With B the scale
+        matrix, m the mean, κ the rows and ν the degrees of freedom of the Normal–Wishart, s = κ/(κ+1), and d = ν + 1 −
+        D, their density is Γ((d + |o|)/2) / Γ(d/2) · (s/π)^(|o|/2) |B_oo|^(−½) (1 + s q)^(−(d + |o|)/2), where q = (y −
+        m)_oᵀ B_oo⁻¹ (y − m)_o.
+        """
+        if not self.partial_rows:
+            return super().log_predictives(natural, unit)
+        y, observed = self.coordinates(unit), jnp.asarray(unit.observed)
+        seen = observed.astype(y.dtype)
+        degrees, root, centre, count = normal_wishart_parameters(natural)
+        scale = root @ jnp.swapaxes(root, -1, -2)
+        factor = cholesky(scale * (seen[:, None] * seen) + jnp.diag(1 - seen))
+        away = solve_lower(factor, (seen * (y - centre))[..., None])[..., 0]
+        n_seen, share, t_degrees = seen.sum(), count / (count + 1), degrees + 1 - len(y)
+        of_value = -0.5 * (t_degrees + n_seen) * jnp.log1p(share * (away**2).sum(-1))
+        of_degrees = gammaln(0.5 * (t_degrees + n_seen)) - gammaln(0.5 * t_degrees)
+        of_scale = 0.5 * n_seen * (jnp.log(share) + LOG_2) - 0.5 * log_determinant(factor)
+        return of_degrees + of_scale + of_value + self.log_carrier(y, observed)
 
     def free_parameters(self, n_dims: int) -> int:
         return n_dims + n_dims * (n_dims + 1) // 2

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 from scipy.special import gammaln, roots_genlaguerre
 
+from lvsearch.models.components.arguments import refuse_latent_cells
 from lvsearch.models.components.component import Component
 from lvsearch.models.components.covariances import FullCovarianceComponents, gaussian_marginals
 from lvsearch.models.components.diagonal import DiagonalComponents
@@ -52,6 +53,7 @@ class StudentComponents(Component):
             raise ValueError(
                 f"got gaussians={gaussians!r}, expected DiagonalComponents or FullCovarianceComponents, not estimated"
             )
+        refuse_latent_cells(gaussians, "gaussians")
         if not 0 < degrees < np.inf:
             raise ValueError(f"got degrees={degrees!r}, expected a positive number; Gaussians have none")
         if variants < 2:

@@ -57,14 +57,14 @@ class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
     field_event_ndims: ClassVar[tuple[int, ...] | None] = (0, 2, 1, 0)
 
     def log_normaliser(self, natural: NormalWishartStatistics, event_mask: None = None) -> Float[Array, "*element"]:
-        degrees, factor, _, count = _parameters(natural)
+        degrees, factor, _, count = normal_wishart_parameters(natural)
         n_dims = factor.shape[-1]
         log_gamma = log_gamma_positive(gamma_arguments(degrees, n_dims)).sum(-1) + 0.25 * n_dims * (n_dims - 1) * LOG_PI
         wishart = 0.5 * degrees * (n_dims * LOG_2 - log_determinant(factor)) + log_gamma
         return wishart + 0.5 * n_dims * (LOG_2PI - jnp.log(count))
 
     def mean(self, natural: NormalWishartStatistics, event_mask: None = None) -> NormalWishartStatistics:
-        degrees, factor, centre, count = _parameters(natural)
+        degrees, factor, centre, count = normal_wishart_parameters(natural)
         n_dims = factor.shape[-1]
         precision = degrees[..., None, None] * inverse_from(factor)
         expected_log = digamma(gamma_arguments(degrees, n_dims)).sum(-1) + n_dims * LOG_2 - log_determinant(factor)
@@ -90,7 +90,7 @@ class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
     ) -> NormalWishartStatistics:
         """Draw (μ, Λ) for each element and return its sufficient statistics; Λ = FFᵀ is by Bartlett's decomposition."""
         key_diagonal, key_below, key_mean = jax.random.split(key, 3)
-        degrees, factor, centre, count = _parameters(natural)
+        degrees, factor, centre, count = normal_wishart_parameters(natural)
         lower, log_diagonal = bartlett(key_diagonal, key_below, degrees, factor)
         noise = jax.random.normal(key_mean, centre.shape, factor.dtype)[..., None]
         offset = (factor @ solve_lower(lower, noise, transposed=True))[..., 0]
@@ -99,7 +99,7 @@ class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
         return _statistics(centre + offset / jnp.sqrt(count)[..., None], root, half_log_determinant)
 
     def point(self, natural: NormalWishartStatistics, event_mask: None = None) -> NormalWishartStatistics:
-        degrees, factor, centre, _ = _parameters(natural)
+        degrees, factor, centre, _ = normal_wishart_parameters(natural)
         n_dims = factor.shape[-1]
         eye = jnp.broadcast_to(jnp.eye(n_dims, dtype=factor.dtype), factor.shape)
         root = jnp.sqrt(degrees)[..., None, None] * solve_lower(factor, eye, transposed=True)
@@ -141,11 +141,11 @@ class NormalWishart(UnitCarrierFamily[NormalWishartStatistics]):
         """
         from lvsearch.models.exponential.numpyro_distributions import NormalWishartDistribution
 
-        degrees, factor, centre, count = _parameters(natural)
+        degrees, factor, centre, count = normal_wishart_parameters(natural)
         return NormalWishartDistribution(degrees, factor @ jnp.swapaxes(factor, -1, -2), centre, count)
 
 
-def _parameters(natural: NormalWishartStatistics) -> tuple[Array, Array, Array, Array]:
+def normal_wishart_parameters(natural: NormalWishartStatistics) -> tuple[Array, Array, Array, Array]:
     """Return (ν, the Cholesky factor of B, m, κ) of a Normal–Wishart from its natural parameters.
 
     ν (elements…) are degrees of freedom, B (elements…, D, D) is the rate matrix (inverse scale) of the Wishart, m
