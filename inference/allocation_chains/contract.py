@@ -21,6 +21,7 @@ class AllocationState(NamedTuple):
     | | of features, (row, place, particle): 1 if the row has the feature in this place, else 0 |
     | `log_hyper` | logarithm of each hyper-parameter by name, (number, particle); no entry if it has no prior |
     | `log_rows` | log p(rows given allocation and hyper-parameters), nats, (particle,); 0 before the first sweep |
+    | `cells` | the cells of rows of which some are missing, where these are latent, (partial, dim, particle); else None |
 
     A hyper-parameter is one number, or one for each column of the data.
     A component may let its rows arise in one of V variants, such as several precisions; V is 1 for most components.
@@ -31,6 +32,7 @@ class AllocationState(NamedTuple):
     labels: Int[Array, "row *place particle"]
     log_hyper: dict[str, Float[Array, "number particle"]]
     log_rows: Float[Array, " particle"]
+    cells: Float[Array, "partial dim particle"] | None = None
 
 
 @runtime_checkable
@@ -67,8 +69,12 @@ class AllocationChain(Protocol):
         """Return the states that chains begin with; each class says how they differ. particles: how many chains."""
         ...
 
-    def resume(self, labels: np.ndarray, log_hyper: Mapping[str, np.ndarray]) -> AllocationState:
-        """Return states with these labels, which may come from a chain with fewer places, and hyper-parameters."""
+    def resume(
+        self, labels: np.ndarray, log_hyper: Mapping[str, np.ndarray], cells: np.ndarray | None = None
+    ) -> AllocationState:
+        """Return states with these labels, which may come from a chain with fewer places, hyper-parameters and cells
+        (`AllocationState`).
+        """
         ...
 
     def warm_up(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:

@@ -107,8 +107,13 @@ class FeatureChain(eqx.Module):
         none = jnp.zeros((self.rows.n_rows, self.n_places, particles), jnp.int8)
         return AllocationState(none, log_hyper, jnp.zeros(particles))
 
-    def resume(self, labels: np.ndarray, log_hyper: Mapping[str, np.ndarray]) -> AllocationState:
-        """Return states with these features, (row, place, particle), and hyper-parameters; free places are added."""
+    def resume(
+        self, labels: np.ndarray, log_hyper: Mapping[str, np.ndarray], cells: np.ndarray | None = None
+    ) -> AllocationState:
+        """Return states with these features, (row, place, particle), and hyper-parameters; free places are added.
+
+        cells: not used; missing cells are summed out.
+        """
         more = self.n_places - labels.shape[1]
         wider = jnp.pad(jnp.asarray(labels), ((0, 0), (0, more), (0, 0)))
         return AllocationState(

@@ -17,6 +17,8 @@ from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
+from lvsearch.inference.full_covariances.partial_rows import PartialRows, without_missing_cells
+from lvsearch.models.components import FullCovarianceComponents
 from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.ibp import IBP
@@ -92,6 +94,12 @@ def _partition_chain(
     """
     at_first = FIRST_PARTS_OF_ONE_COLUMN if data.extents["dim"] == 1 else FIRST_PARTS
     places = capacity_of((min(places or at_first, data.n_units),))[0]
+    partial = None
+    if isinstance(model, FiniteMixture | TiedMixture) and model.components.partial_rows:
+        components = model.components
+        assert isinstance(components, FullCovarianceComponents)  # the only kind with partial rows
+        partial = PartialRows.from_data(components, data)
+        model, data = without_missing_cells(model, data)
     chain = evidence_chain(model, data, (places,), None)
     hyper = chain if isinstance(chain, HyperMixture) else None
     mixture = chain if hyper is None else hyper.mixture
@@ -102,7 +110,7 @@ def _partition_chain(
         )
     concentrations = concentrations_by_size(model, len(log_prior))
     seating = SeatPrior.from_prior(log_prior, concentrations, int(np.sum(mixture.weight > 0)), mixture.capacity)
-    return PartitionChain(mixture, hyper, seating)
+    return PartitionChain(mixture, hyper, seating, partial)
 
 
 def concentration_at(model: RowMixture, size: int) -> float:

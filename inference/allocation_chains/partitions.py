@@ -33,6 +33,7 @@ from lvsearch.inference.annealing.hyperparameters import LogHyper
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, HyperMixtureState
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.evidence.variant_labels import CollapsedState, RowScores
+from lvsearch.inference.full_covariances.partial_rows import PartialRows
 from lvsearch.inference.generators import generator, split_key
 
 JUMPS = 8
@@ -85,11 +86,13 @@ class PartitionChain(eqx.Module):
     | `mixture` | the collapsed chain that computes p(row's values given the other rows of a part) |
     | `hyper` | `mixture` with moves of the hyper-parameters that have priors; None if all are numbers |
     | `seating` | the prior of the number of components K and of the partition |
+    | `partial` | the rows of which some cells are missing, if these are latent variables; else None |
     """
 
     mixture: CollapsedMixtureChain
     hyper: HyperMixture | None
     seating: SeatPrior
+    partial: PartialRows | None = None
 
     @property
     def n_places(self) -> int:
@@ -126,14 +129,18 @@ class PartitionChain(eqx.Module):
         labels = np.where(kind < 2, -1, names.n_variants * np.where(kind == 2, 0, scattered))
         labels = np.where(np.asarray(self.mixture.weight)[:, None] > 0, labels, -1).astype(np.int32)
         log_hyper = {} if self.hyper is None else self.hyper.first_hyper(generator(key_hyper), particles)
-        return AllocationState(jnp.asarray(labels), log_hyper, jnp.zeros(particles))
+        cells = None if self.partial is None else self.partial.first_cells(particles)
+        return AllocationState(jnp.asarray(labels), log_hyper, jnp.zeros(particles), cells)
 
-    def resume(self, labels: np.ndarray, log_hyper: Mapping[str, np.ndarray]) -> AllocationState:
-        """Return states with these labels, (row, particle), and hyper-parameters."""
+    def resume(
+        self, labels: np.ndarray, log_hyper: Mapping[str, np.ndarray], cells: np.ndarray | None = None
+    ) -> AllocationState:
+        """Return states with these labels, (row, particle), hyper-parameters, and cells of rows that lack some."""
         return AllocationState(
             jnp.asarray(labels),
             {name: jnp.asarray(each) for name, each in log_hyper.items()},
             jnp.zeros(labels.shape[1]),
+            None if cells is None else jnp.asarray(cells),
         )
 
     def warm_up(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
@@ -149,7 +156,36 @@ class PartitionChain(eqx.Module):
         return self.seating.log_sizes(self.counts(state.labels))
 
     def step(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
-        """Return the states after a sweep, some split-merge jumps, and moves of the hyper-parameters."""
+        """Return the states after a sweep, some split-merge jumps, and moves of the hyper-parameters.
+
+        Where missing cells are latent variables, they are drawn first, and the other moves are those of whole rows.
+        """
+        if self.partial is None or state.cells is None:
+            return self._moved(key, state)
+        key_cells, key_moves = jax.random.split(key)
+        labels, cells = self._redraw_cells(key_cells, state, self.partial, state.cells)
+        moved = self._with_cells(self.partial, cells)._moved(key_moves, state._replace(labels=labels))
+        return moved._replace(cells=cells)
+
+    def _with_cells(self, partial: PartialRows, cells: Float[Array, "partial dim particle"]) -> "PartitionChain":
+        """Return the chain with these cells in the rows of each particle."""
+        mixture = self.mixture.with_rows(partial.fill(cells), jnp.asarray(partial.has_cells))
+        chain = eqx.tree_at(lambda c: c.mixture, self, mixture)
+        return chain if self.hyper is None else eqx.tree_at(lambda c: c.hyper.mixture, chain, mixture)
+
+    def _redraw_cells(
+        self, key: Key[Array, ""], state: AllocationState, partial: PartialRows, cells: Array
+    ) -> tuple[Int[Array, "row particle"], Float[Array, "partial dim particle"]]:
+        """Draw the missing cells anew, with the parts of their rows; return (labels, cells)."""
+        key_seats, key_parameters, key_rows = jax.random.split(key, 3)
+        mixture, prior = self._with_cells(partial, cells).mixture, self._prior(state.log_hyper)
+        now = mixture.state_from_labels(state.labels, prior)
+        statistics = mixture.draw_components(key_parameters, now)
+        seats = self.seating.draw(key_seats, now.counts)
+        return partial.redraw(key_rows, statistics, state.labels, now.counts, seats.log_scores)
+
+    def _moved(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
+        """Return the states after a sweep, jumps, and moves of the hyper-parameters, all cells of rows as they are."""
         key_seats, key_order, key_uniforms, key_hyper = jax.random.split(key, 4)
         prior = self._prior(state.log_hyper)
 
@@ -349,7 +385,7 @@ class PartitionChain(eqx.Module):
             begin = HyperMixtureState(mixture, log_hyper)
             mixture, log_hyper = self.hyper.with_hyper_moved(key, begin, jnp.ones(()), False, jnp.ones(()))
         log_rows = self.mixture.gains(mixture.natural, self._prior(log_hyper)).sum(0)
-        return AllocationState(mixture.labels, log_hyper, log_rows)
+        return AllocationState(mixture.labels, log_hyper, log_rows, None)
 
     def _weight(self) -> Float[Array, " row"]:
         """Return 1 for each row and 0 for padding, (row,), in the session's floating-point type."""

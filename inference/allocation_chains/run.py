@@ -232,6 +232,7 @@ class AllocationRun(NamedTuple):
     | `spent` | how many blocks were run in all, also those before array slots were last added |
     | `warm_up_left` | how many blocks of warm-up are still to come |
     | `draws` | the allocations after every eighth sweep of the later half of the blocks, with hyper-parameters |
+    | `cells` | the cells of rows that lack some, where these are latent, (partial, dim, chain); else None |
     """
 
     labels: Int[np.ndarray, "row *place chain"]
@@ -243,6 +244,7 @@ class AllocationRun(NamedTuple):
     spent: int
     warm_up_left: int = 0
     draws: AllocationDraws = NO_DRAWS
+    cells: Float64[np.ndarray, "partial dim chain"] | None = None
 
     @property
     def blocks(self) -> int:
@@ -377,7 +379,7 @@ def run_one_more_block(
     key_begin, key_run = split_key(key)
     with jax.enable_x64(True), one_after_another():
         chain = make_chain(None if run is None else run.places)
-        state = chain.init(key_begin, chains) if run is None else chain.resume(run.labels, run.log_hyper)
+        state = chain.init(key_begin, chains) if run is None else chain.resume(run.labels, run.log_hyper, run.cells)
         spent, recorded = (0, 0) if run is None else (run.spent, run.blocks)
         warm_up_blocks = WARM_UP_BLOCKS if chain.has_warm_up else 0
         warm_up_left = warm_up_blocks if run is None else run.warm_up_left
@@ -398,6 +400,7 @@ def run_one_more_block(
             np.asarray(size_probability, np.float64)[None],
             spent + 1,
             max(0, warm_up_left - 1),
+            cells=None if state.cells is None else np.asarray(state.cells, np.float64),
         )
         if run is not None and recorded:
             joined = (np.concatenate([getattr(run, name), getattr(new, name)]) for name in VISITED)

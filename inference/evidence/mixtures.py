@@ -511,6 +511,25 @@ class CollapsedMixtureChain(ParticleArrays):
         named = jnp.take_along_axis(order.T, self.names.components(labels), axis=0)
         return self.names.combine(named, self.names.variants(labels))
 
+    def with_rows(
+        self, coordinates: Float[Array, "row dim particle"], has_cells: Float[Array, " row"]
+    ) -> "CollapsedMixtureChain":
+        """Return the chain with other rows in each particle, where missing cells are latent variables.
+
+        coordinates: the rows, all cells filled in. has_cells: 1, or 0 for rows without cells, which count for nothing.
+
+        Raises TypeError for a kind of component without latent cells.
+        """
+        raise TypeError(f"got {type(self.component).__name__}, expected components whose missing cells are latent")
+
+    def draw_components(self, key: Key[Array, ""], state: CollapsedState) -> Any:
+        """Draw the parameters of the component in every place given its rows, and return their statistics, each leaf
+        (particle, place, …).
+
+        Raises TypeError for a kind of component without latent cells, for which alone they are needed.
+        """
+        raise TypeError(f"got {type(self.component).__name__}, expected components whose missing cells are latent")
+
     def around_labelling(self, anchor: Float[np.ndarray, "row component"]) -> "CollapsedMixtureChain":
         """Return the chain on the second path, from a q around one labelling.
 
@@ -531,9 +550,15 @@ class CollapsedMixtureChain(ParticleArrays):
         chosen = chosen.reshape(len(labels), self.capacity, self.names.n_variants, -1)
 
         chosen = chosen.astype(jnp.result_type(float))
-        sums = jnp.einsum("nkvp,nvs->skp", chosen, self._as_float(self.increments))
+        sums = self._summed(chosen)
         counts = jnp.einsum("nkvp,n->kp", chosen, self._as_float(self.weight))
         return CollapsedState(labels, counts, self.beside_components(prior) + sums)
+
+    def _summed(
+        self, chosen: Float[Array, "row component variant particle"]
+    ) -> Float[Array, "statistic component particle"]:
+        """Return the sums of the rows' statistics by component. chosen: 1 for the component and variant of a row."""
+        return jnp.einsum("nkvp,nvs->skp", chosen, self._as_float(self.increments))
 
     def normalisers(self, natural: Float[Array, "statistic component particle"]) -> Float[Array, "component particle"]:
         """Return the log-normaliser A of each component of each particle, (component, particle), in nats.

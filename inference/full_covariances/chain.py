@@ -24,10 +24,11 @@ so a slice weighs its draws by one number of each component.
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Key
 from scipy.special import gammaln
 
 from lvsearch.inference.annealing.hyperparameters import LogHyper, slice_sample
@@ -54,7 +55,13 @@ from lvsearch.inference.full_covariances.inverses import (
 )
 from lvsearch.models.components import Component, FullCovarianceComponents, StudentComponents
 from lvsearch.models.exponential.digamma import log_gamma_positive
-from lvsearch.models.exponential.normal_wishart import LOG_2, LOG_PI, NormalWishartStatistics, gamma_arguments
+from lvsearch.models.exponential.normal_wishart import (
+    LOG_2,
+    LOG_PI,
+    NormalWishart,
+    NormalWishartStatistics,
+    gamma_arguments,
+)
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.finite_mixture import FiniteMixture
 
@@ -67,14 +74,15 @@ class FullCovarianceChain(CollapsedMixtureChain):
 
     | field | meaning | shape |
     |---|---|---|
-    | `points` | the row's coordinates with a 1 after them; all 0 for rows without cells | (row, side) |
+    | `points` | the row's coordinates with a 1 after them; all 0 for rows without cells | (row, side), see below |
     | `log_gammas` | log Γ((ν + 1)/2) − log Γ((ν + 1 − D)/2) for ν of each number of rows | (number of rows,), from 0 |
 
     ν is the degrees of freedom of a component, and D the number of columns. The prior has mean 0 and a diagonal scale
-    matrix. So the matrix N of an empty component is diagonal too.
+    matrix. So the matrix N of an empty component is diagonal too. If missing cells are latent variables (`with_rows`),
+    each particle has points of its own, (row, side, particle).
     """
 
-    points: Float[Array | np.ndarray, "row side"]
+    points: Float[Array | np.ndarray, "row side *particle"]
     log_gammas: Float[Array | np.ndarray, " number"]
 
     @classmethod
@@ -148,7 +156,9 @@ class FullCovarianceChain(CollapsedMixtureChain):
         square_left = square / (1 - times_before * square)
         emptied = (leaves & (counts < 0.5)).any(0)
         left = Amounts(*(jnp.where(emptied, of_empty[0], each) for of_empty, each in zip(empty[:3], left, strict=True)))
-        square_left = jnp.where(emptied, (point[:, None] ** 2 / _empty_diagonal(prior)[:, 0]).sum(0), square_left)
+        square_left = jnp.where(
+            emptied, (_beside_particles(point) ** 2 / _empty_diagonal(prior)[:, 0]).sum(0), square_left
+        )
         terms_of_left = self.score_terms(left)
 
         without_row = Amounts(*(jnp.where(leaves, mine, each) for mine, each in zip(left, own[:3], strict=True)))
@@ -290,17 +300,38 @@ class FullCovarianceChain(CollapsedMixtureChain):
         times = jnp.take_along_axis(
             self._as_float(self.increments.negative_half_square), self.names.variants(labels), axis=1
         )
-        points = self._as_float(self.points)
-        squares = (points[:, :, None] * points[:, None, :]).reshape(len(points), -1)
-        sums = jnp.tensordot(squares, jnp.where(here, times[:, None], 0.0), [[0], [0]])
-        side = points.shape[1]
+        points, side = self._as_float(self.points), self.points.shape[1]
+        counted = jnp.where(here, times[:, None], 0.0)
+        if points.ndim > 2:
+            sums = jnp.einsum("nap,nbp,nkp->abkp", points, points, counted)
+        else:
+            squares = (points[:, :, None] * points[:, None, :]).reshape(len(points), -1)
+            sums = jnp.tensordot(squares, counted, [[0], [0]])
         on_diagonal = jnp.eye(side)[..., None, None] * _empty_diagonal(prior)
         inverse, log_determinant = invert_all(sums.reshape(side, side, self.capacity, -1) + on_diagonal)
         whole = self._as_float(self.increments.half_log_determinant)[:, 0]
         degrees = self._prior_degrees + jnp.tensordot(whole, here.astype(whole.dtype), 1)
-        count = _empty_diagonal(prior)[-1] + sums[-1]
+        count = _empty_diagonal(prior)[-1] + sums.reshape(side, side, self.capacity, -1)[-1, -1]
         counts = jnp.tensordot(self._as_float(self.weight), here.astype(whole.dtype), 1)
         return CollapsedState(labels, counts, Inverses(degrees, count, log_determinant, inverse))
+
+    def with_rows(
+        self, coordinates: Float[Array, "row dim particle"], has_cells: Float[Array, " row"]
+    ) -> "FullCovarianceChain":
+        ones = jnp.ones_like(coordinates[:, :1])
+        points = jnp.concatenate([coordinates, ones], axis=1) * has_cells[:, None, None]
+        return eqx.tree_at(lambda c: c.points, self, points)
+
+    def draw_components(self, key: Key[Array, ""], state: CollapsedState) -> NormalWishartStatistics:
+        own, n_dims = state.natural, self.points.shape[1] - 1
+        matrix = jnp.moveaxis(invert_all(own.inverse)[0], (3, 2), (0, 1))  # N, (particle, component, side, side)
+        natural = NormalWishartStatistics(
+            jnp.broadcast_to(own.degrees - n_dims, own.log_determinant.shape).T,
+            matrix[..., :-1, :-1],
+            matrix[..., :-1, -1],
+            matrix[..., -1, -1],
+        )
+        return NormalWishart().sample(key, natural)
 
     def normalisers(self, natural: Inverses) -> Float[Array, "component particle"]:
         """Return the log normaliser of each component's posterior, (component, particle), nats."""
@@ -314,6 +345,11 @@ class FullCovarianceChain(CollapsedMixtureChain):
     def _prior_degrees(self) -> Array:
         """The degrees of freedom ν of an empty component."""
         return self._as_float(self.prior.half_log_determinant) + (self.points.shape[1] - 1)
+
+
+def _beside_particles(point: Float[Array, "side *particle"]) -> Float[Array, "side #particle"]:
+    """Return a row's point with an axis of particles, of length 1 if it is the same in all."""
+    return point.reshape(len(point), -1)
 
 
 def pick_component(

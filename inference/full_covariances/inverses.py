@@ -90,12 +90,15 @@ def invert_all(
     return -negative, log_determinant
 
 
-def direction(inverses: Inverses, z: Float[Array, " side"]) -> Direction:
+def direction(inverses: Inverses, z: Float[Array, "side *particle"]) -> Direction:
     """Return the products of the vector z with each component's inverse matrix.
 
     inverses: the components' inverses.
-    z: the vector, the same for all components and particles.
+    z: the vector, the same for all components and particles, or one of each particle.
     """
+    if z.ndim > 1:
+        along = jnp.einsum("sp,stkp->tkp", z, inverses.inverse)
+        return Direction(along, jnp.einsum("tp,tkp->kp", z, along))
     along = jnp.tensordot(z, inverses.inverse, 1)
     return Direction(along, jnp.tensordot(z, along, 1))
 

@@ -25,11 +25,12 @@ covariance per component find other clusters. On six clusters of 300 rows in 3 c
 
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.dispatch import effort, evidence_chain
 from lvsearch.inference.annealing.particles import log_densities
@@ -42,6 +43,7 @@ from lvsearch.inference.engine.meanfield import Beliefs
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
 from lvsearch.inference.evidence.mixtures import Choose, CollapsedMixtureChain
 from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining, RowScores
+from lvsearch.inference.full_covariances.partial_rows import without_missing_cells
 from lvsearch.inference.generators import permutation, split_key
 from lvsearch.inference.mixtures.estimator import MixtureEstimator, MixtureRun
 from lvsearch.inference.mixtures.improving import RowsStart
@@ -59,6 +61,9 @@ class TiedMixtureChain(CollapsedMixtureChain):
     It differs from the chain of a `FiniteMixture` in two ways. `natural` holds natural parameters of
     `TiedNormalWishart`. Where that chain has one log-normaliser A for each component, this one has A of all components
     together, (1, particle).
+
+    If missing cells are latent variables (`with_rows`), `increments` has an axis of particles too, (row, 1, statistic,
+    particle).
     """
 
     @classmethod
@@ -122,16 +127,46 @@ class TiedMixtureChain(CollapsedMixtureChain):
         normaliser: A, the log-normaliser of all components, (1, particle), nats. Only `normaliser` of the result
             depends on it.
         """
-        s = self._as_float(self.increments)[row, 0]
+        s = self._statistics_of(row)
         degrees, factor, centre, count = tied_parameters(self._particles_first(state.natural), self._mask())
         n_dims, share = centre.shape[-1], count / (count + 1)
-        away = solve_lower(factor, jnp.swapaxes(self.layout.unpack(s).precision_mean - centre, -1, -2))
+        y = self.layout.unpack(s.T).precision_mean[:, None]
+        away = solve_lower(factor, jnp.swapaxes(y - centre, -1, -2))
         quadratic = share * (away**2).sum(-2)
         alike = gammaln(0.5 * (degrees + 1)) - gammaln(0.5 * (degrees + 1 - n_dims)) - 0.5 * log_determinant(factor)
         each = 0.5 * n_dims * (LOG_2 + jnp.log(share)) - 0.5 * (degrees + 1)[:, None] * jnp.log1p(quadratic)
         of_row = (alike[:, None] + each).T
         of_label = jnp.log(state.counts + self._concentration())
-        return Joining(RowScores(of_label, of_row), state.natural + s[:, None, None], normaliser + of_row)
+        return Joining(RowScores(of_label, of_row), state.natural + s[:, None], normaliser + of_row)
+
+    def with_rows(
+        self, coordinates: Float[Array, "row dim particle"], has_cells: Float[Array, " row"]
+    ) -> "TiedMixtureChain":
+        def packed(y: Array, whole: Array) -> Float[Array, "statistic particle"]:
+            seen = jnp.broadcast_to(whole > 0, y.shape[:1])
+            return jax.vmap(lambda cells: self.layout.pack(self.component.increment(cells, seen)), -1, -1)(y)
+
+        return eqx.tree_at(lambda c: c.increments, self, jax.vmap(packed)(coordinates, has_cells)[:, None])
+
+    def draw_components(self, key: Key[Array, ""], state: CollapsedState) -> Any:
+        return TiedNormalWishart().sample(key, self._particles_first(state.natural), self._mask())
+
+    def _statistics_of(self, row: Int[Array, ""]) -> Float[Array, "statistic #particle"]:
+        """Return what a row adds to its component's natural parameters, (statistic, particle), or (statistic, 1) if it
+        is the same in all particles.
+        """
+        own = self._as_float(self.increments)[row, 0]
+        return own.reshape(len(own), -1)
+
+    def _own(self, row: Int[Array, ""], labels: Int[Array, " particle"]) -> Float[Array, "statistic one #particle"]:
+        return self._statistics_of(row)[:, None]
+
+    def _summed(
+        self, chosen: Float[Array, "row component variant particle"]
+    ) -> Float[Array, "statistic component particle"]:
+        if np.ndim(self.increments) < 4:
+            return super()._summed(chosen)
+        return jnp.einsum("nkvp,nvsp->skp", chosen, self._as_float(self.increments))
 
     def _normaliser_with(
         self, normaliser: Float[Array, "one particle"], joining: Joining, label: Int[Array, " particle"]
@@ -238,7 +273,8 @@ class TiedRun(MixtureRun):
         order = permutation(key_order, self.owner.n_rows)[: self.settings.start_rows]
         units, _ = rows_of(self.owner.data)
         part = rows(np.asarray(units.value)[order], np.asarray(units.observed)[order])
-        chain = evidence_chain(self.model, part, self.size, None)
+        model, part = without_missing_cells(self.model, part)
+        chain = evidence_chain(model, part, self.size, None)
         work, sampler = effort(chain, 0), sequential(chain, key_data)
         assert sampler is not None  # paths of these chains from the prior lead along the rows
         with one_after_another(), jax.enable_x64(True):

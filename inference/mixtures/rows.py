@@ -258,9 +258,7 @@ def fill_in(
         return jax.tree.map(lambda begin, rows: begin + rows.sum(0), prior, each)
 
     start = jax.tree.map(jnp.asarray, prior)
-    return jax.vmap(filled, in_axes=(None, 0, 0))(
-        jax.lax.fori_loop(0, FILLING, fit, start), coordinates, observed
-    )[0]
+    return jax.vmap(filled, in_axes=(None, 0, 0))(jax.lax.fori_loop(0, FILLING, fit, start), coordinates, observed)[0]
 
 
 @kernel(brief=True)

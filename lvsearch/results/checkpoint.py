@@ -301,6 +301,8 @@ def _decode_settings(entry: Mapping[str, Any]) -> SearchSettings:
 HYPER = "hyper-"
 DRAWN = "drawn-"
 """The beginnings of the names of arrays of hyper-parameters in a folder: of the present states, and of all draws."""
+CELLS = "cells"
+"""The name of the array of the cells of rows that lack some, where missing cells are latent variables."""
 
 
 def encode_progress(progress: AllocationProgress) -> dict[str, Any]:
@@ -326,6 +328,7 @@ def progress_arrays(progress: AllocationProgress) -> dict[str, np.ndarray]:
         "log_rows": run.log_rows,
         "size_probability": run.size_probability,
         "groups": np.asarray(run.draws.groups),
+        **({} if run.cells is None else {CELLS: run.cells}),
         **hyper,
         **drawn,
     }
@@ -348,7 +351,9 @@ def decode_progress(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
     hyper = {name: np.asarray(arrays[f"{HYPER}{name}"]) for name in entry["hyper"]}
     draws = _decoded_draws(arrays, hyper, labels, entry["places"])
     spent, warm_up_left = int(entry["spent"]), int(entry.get("warm_up_left", 0))  # older folders know of no warm-up
-    run = AllocationRun(labels, hyper, entry["places"], parts, log_rows, size_probability, spent, warm_up_left, draws)
+    cells = np.asarray(arrays[CELLS]) if CELLS in arrays else None
+    of_run = parts, log_rows, size_probability, spent, warm_up_left, draws, cells
+    run = AllocationRun(labels, hyper, entry["places"], *of_run)
     return AllocationProgress(run, np.asarray(arrays["log_prior"]))
 
 

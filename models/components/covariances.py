@@ -18,12 +18,12 @@ from jaxtyping import Array, Bool, Float, Int
 
 from lvsearch.models.components.arguments import (
     LEAST,
+    has_missing_cells,
     least_parameter,
     location_and_scale,
     location_parameter,
     positive_or_prior,
     positive_parameter,
-    has_missing_cells,
     refuse_partial_rows,
     standardised,
 )
