@@ -1,0 +1,171 @@
+"""Rows with missing cells under full and tied covariances: against densities of SciPy, enumeration and quadrature."""
+
+from collections.abc import Callable
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import mixture_cases as cases
+import numpy as np
+import partition_oracles as exact
+import pytest
+from scipy.special import logsumexp, multigammaln
+from scipy.stats import multivariate_normal, multivariate_t
+
+import lvsearch as lv
+from lvsearch.inference.allocation_chains import allocation_chain, run_chains, supported_sizes
+from lvsearch.models.components import FullCovarianceComponents
+from lvsearch.models.units import Row
+
+GIVEN = cases.LOCATION, cases.SCALE, 0.3, 2.5, 0.7
+KIND = FullCovarianceComponents(*GIVEN, partial_rows=True)
+HOLED = np.where(
+    [[False, True], [False, False], [True, False], [False, False], [False, False]], np.nan, cases.VALUES[:5]
+)
+SIZES = 8
+
+
+def log_size_prior() -> np.ndarray:
+    return supported_sizes(lambda size: lv.sizes.Geometric(0.25).log_pmf((size,)), SIZES)
+
+
+# ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture
+def parameters(float64):
+    """Natural parameters of two components: the prior, and that with five rows."""
+    prior = KIND.prior(2)
+    natural = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), prior)
+    for row in jnp.asarray(cases.VALUES[:5]):
+        more = KIND.increment(row, jnp.ones(2, bool))
+        natural = jax.tree.map(lambda all_, one: all_.at[1].add(one), natural, more)
+    return natural
+
+
+@pytest.mark.parametrize("seen", [(True, True), (True, False), (False, True)], ids=["whole", "first", "second"])
+def test_densities_are_marginals(parameters, seen):
+    """Of a Gaussian at given parameters, and of Student's t with these integrated out."""
+    seen, x = np.array(seen), np.array([1.3, -0.9])
+    unit, y = Row(jnp.asarray(np.where(seen, x, 99.0)), jnp.asarray(seen)), (x - cases.LOCATION) / cases.SCALE
+    jacobian = np.log(cases.SCALE[seen]).sum()
+    statistics = KIND.family.point(parameters)
+    means, precisions = map(np.asarray, KIND.family.value(statistics))
+    for k in range(2):
+        covariance = np.linalg.inv(precisions[k])[np.ix_(seen, seen)]
+        expected = multivariate_normal(means[k][seen], covariance).logpdf(y[seen]) - jacobian
+        assert float(KIND.log_densities(statistics, unit)[k]) == pytest.approx(expected, abs=1e-9)
+        count, degrees = float(parameters.negative_half_square[k]), float(parameters.half_log_determinant[k]) + 2
+        centre = np.asarray(parameters.precision_mean[k]) / count
+        scale = np.asarray(parameters.negative_half_precision[k]) - count * np.outer(centre, centre)
+        shape = scale * (count + 1) / (count * (degrees - 1))
+        t = multivariate_t(centre[seen], shape[np.ix_(seen, seen)], df=degrees - 1)
+        expected = t.logpdf(y[seen]) - jacobian
+        assert float(KIND.log_predictives(parameters, unit)[k]) == pytest.approx(expected, abs=1e-9)
+
+
+def test_a_row_without_cells_says_nothing(parameters):
+    unit = Row(jnp.zeros(2), jnp.zeros(2, bool))
+    np.testing.assert_allclose(KIND.log_predictives(parameters, unit), 0.0, atol=1e-12)
+    np.testing.assert_allclose(KIND.log_densities(KIND.family.point(parameters), unit), 0.0, atol=1e-12)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("mixture", [lv.models.FiniteMixture, lv.models.TiedMixture])
+def test_the_contract_is_kept(mixture):
+    points = lv.Points.from_array(cases.HOLED, missing="nan")
+    report = lv.models.check(mixture(FullCovarianceComponents.weak(points)), points)
+    assert "cells (component, dim, dim)" in str(report)
+
+
+# ── against enumeration ─────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def log_rows_given(y: np.ndarray, labels: np.ndarray, *, tied: bool) -> np.ndarray:
+    """log p(rows | partition), parameters integrated out, of many tables y at once, (table, row, column); nats.
+
+    Murphy (2007), Eq. 234; with one covariance the scatter matrices of all parts are added up.
+    """
+    _, _, kappa, excess, spread = GIVEN
+    n_tables, n_rows, n_dims = y.shape
+    degrees, total, parts = excess + n_dims - 1, np.zeros(n_tables), range(labels.max() + 1)
+
+    def wishart(scatter: np.ndarray, n: int) -> np.ndarray:
+        log_gammas = multigammaln((degrees + n) / 2, n_dims) - multigammaln(degrees / 2, n_dims)
+        log_before = n_dims * np.log(spread)
+        log_after = np.linalg.slogdet(spread * np.eye(n_dims) + scatter)[1]
+        constant = log_gammas - 0.5 * n * n_dims * np.log(np.pi) + 0.5 * degrees * log_before
+        return constant - 0.5 * (degrees + n) * log_after
+
+    pooled = np.zeros((n_tables, n_dims, n_dims))
+    for part in parts:
+        own = y[:, labels == part]
+        n, sums = own.shape[1], own.sum(1)
+        scatter = np.einsum("tni,tnj->tij", own, own) - np.einsum("ti,tj->tij", sums, sums) / (kappa + n)
+        total += 0.5 * n_dims * (np.log(kappa) - np.log(kappa + n))
+        pooled += scatter
+        total += 0.0 if tied else wishart(scatter, n)
+    return total + (wishart(pooled, n_rows) if tied else 0.0)
+
+
+@cache
+def grid() -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and log weights of the trapezium rule in u, for a cell sinh u: Student's t has heavy tails."""
+    u = np.linspace(-9, 9, 241)
+    return np.sinh(u), np.log(np.cosh(u)) + np.log(u[1] - u[0])
+
+
+def log_observed(labels: tuple[int, ...], *, tied: bool) -> float:
+    """log p(observed cells | partition) of `HOLED`: its two missing cells by quadrature. Densities of coordinates."""
+    y = (HOLED - cases.LOCATION) / cases.SCALE
+    nodes, log_weights = grid()
+    tables = np.broadcast_to(y, (len(nodes), len(nodes), *y.shape)).copy()
+    (first, second), (rows, columns) = np.meshgrid(nodes, nodes, indexing="ij"), np.nonzero(np.isnan(y))
+    tables[..., rows[0], columns[0]], tables[..., rows[1], columns[1]] = first, second
+    each = log_rows_given(tables.reshape(-1, *y.shape), np.array(labels), tied=tied)
+    return float(logsumexp(each + np.add.outer(log_weights, log_weights).ravel()))
+
+
+def enumerated(log_rows: Callable[[tuple[int, ...]], float]) -> tuple[np.ndarray, np.ndarray]:
+    """(p(K | observed cells) of K = 1 … SIZES, p(two rows are together | observed cells))."""
+    partitions, prior = list(exact.partitions(len(HOLED))), log_size_prior()
+    joint = np.array(
+        [
+            [prior[size - 1] + exact.log_finite_prior(labels, size, 1.3) + log_rows(labels) for labels in partitions]
+            for size in range(1, SIZES + 1)
+        ]
+    )
+    probability = np.exp(joint - logsumexp(joint))
+    labels = np.array(partitions)
+    return probability.sum(1), np.tensordot(probability.sum(0), labels[:, :, None] == labels[:, None], 1)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("tied", [False, True], ids=["full", "tied"])
+def test_chains_agree_with_enumeration(tied):
+    @cache
+    def log_rows(labels: tuple[int, ...]) -> float:
+        return log_observed(labels, tied=tied)
+
+    of_sizes, together = enumerated(log_rows)
+    model = (lv.models.TiedMixture if tied else lv.models.FiniteMixture)(KIND, 1.3)
+    data = cases.dataset(HOLED)
+    trace = run_chains(
+        lambda places: allocation_chain(model, data, log_size_prior(), places),
+        jax.random.key(0),
+        precision=0.0,
+        most_sweeps=1600,
+    )
+    probability, error = trace.sizes()
+    assert error.max() < 0.01
+    assert np.abs((probability[:SIZES] - of_sizes) / error[:SIZES])[of_sizes > 0.01].max() < 4
+    groups = trace.draws.groups
+    shares = (groups[:, :, None] == groups[:, None]).mean(0)
+    errors = np.maximum(shares.std(-1, ddof=1) / np.sqrt(shares.shape[-1]), 0.5 / groups[:, 0].size)
+    z = ((shares.mean(-1) - together) / errors)[~np.eye(len(HOLED), dtype=bool)]
+    assert np.abs(z).max() < 4.5
+    # what a chain would say that leaves out the rows' missing cells, or fills them with the mean, is another table
+    filled = np.where(np.isnan(HOLED), cases.LOCATION, HOLED)
+    y = ((filled - cases.LOCATION) / cases.SCALE)[None]
+    wrong = enumerated(lambda labels: float(log_rows_given(y, np.array(labels), tied=tied)[0]))[1]
+    assert np.abs((shares.mean(-1) - wrong) / errors)[~np.eye(len(HOLED), dtype=bool)].max() > 8
