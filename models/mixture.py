@@ -12,10 +12,10 @@ v_k of its variant for each component k, which exists only as far as the row is 
 
     log p(z, v, x | globals) = Σ_k z_k (log π_k + Σ_v v_kv (log p(v) + log p(x | θ_k, v)))
 
-In kinds with `partial_rows`, missing cells are latent. A row has cells c_k for each component k, which exist only as far
-as the row is in that component. They are the row's own at missing cells, and standard normal dummies at observed ones:
+In kinds with `partial_rows`, missing cells are latent. A row has cells c_k for each component k, which exist only as
+far as the row is in that component. They are the row's own at missing cells, and standard normal dummies at others:
 
-    log p(z, c, x | globals) = Σ_k z_k (log π_k + log p(x, c_k at missing cells | θ_k) + log Normal(the other c_k; 0, I))
+    log p(z, c, x | globals) = Σ_k z_k (log π_k + log p(x, c_k where missing | θ_k) + log Normal(c_k elsewhere; 0, I))
 """
 
 from abc import abstractmethod

@@ -21,7 +21,7 @@ class AllocationState(NamedTuple):
     | | of features, (row, place, particle): 1 if the row has the feature in this place, else 0 |
     | `log_hyper` | logarithm of each hyper-parameter by name, (number, particle); no entry if it has no prior |
     | `log_rows` | log p(rows given allocation and hyper-parameters), nats, (particle,); 0 before the first sweep |
-    | `cells` | the cells of rows of which some are missing, where these are latent, (partial, dim, particle); else None |
+    | `cells` | cells of rows of which some are missing, where these are latent, (partial, dim, particle); else None |
 
     A hyper-parameter is one number, or one for each column of the data.
     A component may let its rows arise in one of V variants, such as several precisions; V is 1 for most components.

@@ -66,23 +66,23 @@ class AllocationDraws(NamedTuple):
     |---|---|
     | `groups` | the part of each row, (draw, row, chain); without rows where a row may be in several |
     | `log_hyper` | the logarithm of each hyper-parameter that has a prior, by name, (draw, number, chain) |
+    | `cells` | the cells of rows that lack some, where these are latent, (draw, partial, dim, chain); else None |
     """
 
     groups: Int[Array | np.ndarray, "draw row chain"]
     log_hyper: Mapping[str, Float[Array | np.ndarray, "draw number chain"]]
+    cells: Float[Array | np.ndarray, "draw partial dim chain"] | None = None
 
     def last(self, number: int) -> "AllocationDraws":
         """Return the last `number` draws, or all of them if there are fewer."""
         first = max(0, len(self.groups) - number)
-        return AllocationDraws(self.groups[first:], {name: each[first:] for name, each in self.log_hyper.items()})
+        return jax.tree.map(lambda each: each[first:], self)
 
     def followed_by(self, others: "AllocationDraws") -> "AllocationDraws":
         """Return these draws and then others of the same chains."""
         if not len(self.groups):
             return others
-        groups = np.concatenate([self.groups, others.groups])
-        both = {name: np.concatenate([each, others.log_hyper[name]]) for name, each in self.log_hyper.items()}
-        return AllocationDraws(groups, both)
+        return jax.tree.map(lambda *both: np.concatenate(both), self, others)
 
 
 NO_DRAWS = AllocationDraws(np.zeros((0, 0, 0), np.int32), {})
@@ -412,7 +412,8 @@ def run_one_more_block(
         else:
             groups = np.asarray(drawn.groups)
             log_hyper = {name: np.asarray(each, np.float64) for name, each in drawn.log_hyper.items()}
-            new = new.with_draws(AllocationDraws(groups[:, groups[0, :, 0] >= 0], log_hyper))  # without padding
+            cells = None if drawn.cells is None else np.asarray(drawn.cells, np.float64)
+            new = new.with_draws(AllocationDraws(groups[:, groups[0, :, 0] >= 0], log_hyper, cells))  # without padding
             lacks = new.lacks_places(precision, chain.most_places())
         if not lacks:
             return new
@@ -444,7 +445,7 @@ def advance(
 
     def to_record(state: AllocationState) -> AllocationDraws:
         groups = chain.groups(state.labels)
-        return AllocationDraws(groups, state.log_hyper if len(groups) else {})
+        return AllocationDraws(groups, state.log_hyper if len(groups) else {}, state.cells)
 
     def one(index: Array, carry: Any) -> Any:
         state, probability, parts, log_rows, drawn = carry

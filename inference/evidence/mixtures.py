@@ -42,6 +42,7 @@ from lvsearch.inference.engine.estimate import check_size
 from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining, RowScores, VariantLabels
 from lvsearch.inference.mixtures.rows import coordinates_and_carriers, variants
 from lvsearch.models.components import Component
+from lvsearch.models.components.arguments import refuse_partial_rows
 from lvsearch.models.contract import HyperparameterArray, first
 from lvsearch.models.finite_mixture import FiniteMixture
 
@@ -100,6 +101,12 @@ class CollapsedMixtureChain(ParticleArrays):
         check_size(size, capacity)
         units, weight = padded_rows(data)
         component.check(units)
+        if component.partial_rows:
+            refuse_partial_rows(
+                units,
+                "their missing cells are latent variables, which annealed evidence and lv.sample do not draw. Take "
+                'evidence="partitions", the default, or lv.mixture_posterior, whose chains draw them',
+            )
         with jax.enable_x64(True):
             coordinates, carriers = coordinates_and_carriers(component, units)
             prior = component.at_prior_means().prior(units.value.shape[1])

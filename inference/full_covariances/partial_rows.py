@@ -1,14 +1,14 @@
 """Rows of which some cells are missing, in chains over partitions of mixtures of Gaussians with free covariances.
 
 Every particle has its own values of the missing cells, which are latent variables of their rows (`models.mixture`).
-Given all cells, chains move the rows as if nothing were missing. In between, the cells are drawn anew, together with the
-parts of their rows (`PartialRows.redraw`). Given the parameters of the parts, which are drawn for this alone, a row with
-missing cells joins a part with probability proportional to
+Given all cells, chains move the rows as if nothing were missing. In between, the cells are drawn anew, together with
+the parts of their rows (`PartialRows.redraw`). Given the parameters of the parts, which are drawn for this alone, a row
+with missing cells joins a part with probability proportional to
 
     p(joins the part | where the other rows are) · p(its observed cells | the part's parameters),
 
-and its missing cells are Gaussian given the others and the part. Without this move a row would stay where its cells were
-drawn. Parts of one row are left alone: what a row would be in a new part is not known.
+and its missing cells are Gaussian given the others and the part. Without this move a row would stay where its cells
+were drawn. The move does not touch a row that is alone in its part, nor does it begin new parts; the sweeps do.
 """
 
 from collections.abc import Callable

@@ -47,7 +47,7 @@ from lvsearch.inference.mixtures.partitions import by_appearance
 from lvsearch.inference.sampling.parameters import STEPS
 from lvsearch.inference.sampling.trace import arviz_data, diagnosed, table_of_diagnostics
 from lvsearch.models.components import Component, draw_rows
-from lvsearch.models.families import GammaStatistics
+from lvsearch.models.families import GammaStatistics, VectorGaussianStatistics
 from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.kernels import kernel
 from lvsearch.models.plain_arguments import checked_seed, whole_number
@@ -379,13 +379,15 @@ class MixtureDraws:
 
     @property
     def _knows_labels(self) -> bool:
-        """False if rows arise in variants (Student's t), which kept partitions do not tell."""
-        return self.model.components.n_variants == 1
+        """False if rows have latent variables of their own, variants (Student's t) or missing cells, without which a
+        partition does not say how probable a new row is.
+        """
+        return self.model.components.n_variants == 1 and not self.model.components.partial_rows
 
     def _log_predictive(self, points: Points) -> Float64[np.ndarray, "draw row"]:
         """Return log p(row | partition and hyper-parameters) of new rows in each draw, (draw, row), in nats.
 
-        Of kinds whose rows arise in variants, which draws of partitions do not tell, it is log p(row | parameters).
+        Of kinds whose rows have latent variables of their own (variants, missing cells) it is log p(row | parameters).
 
         points: the new rows.
         """
@@ -518,7 +520,7 @@ def draw_mixtures(
     sizes = _drawn_sizes(model, log_prior, labels, np.random.default_rng(seed))
     capacity = capacity_of((int(sizes.max()),))
     data = training.dataset()
-    several_latents = len(model.globals()) - len(log_hyper) > 2 or len(model.locals()) > 1
+    several_latents = len(model.globals()) - len(log_hyper) > 2 or len(set(model.locals()) - {"cells"}) > 1
     with jax.enable_x64(True):
         log_weights, parameters = _parameters_given_labels(
             model,
@@ -526,6 +528,7 @@ def draw_mixtures(
             labels,
             sizes,
             log_hyper,
+            None if recorded.cells is None else _all_cells(training, np.asarray(recorded.cells)[kept]),
             data.batches,
             data.unit_ids,
             blank_globals(model, data.extents, capacity, capacity, np.float64).mean,
@@ -592,6 +595,21 @@ def _drawn_sizes(
     return np.maximum(below.sum(axis=1) + 1, parts)
 
 
+def _all_cells(
+    training: Points, cells: Float64[np.ndarray, "draw partial dim chain"]
+) -> Float64[np.ndarray, "draw row dim"]:
+    """Return the cells of all rows in each draw, those of one chain after the other; 0 for rows that lack none.
+
+    cells: of the rows that lack some cells, but not all.
+    """
+    seen = training.observed
+    partial = np.flatnonzero(seen.any(axis=1) & ~seen.all(axis=1))
+    each = cells.transpose(3, 0, 1, 2).reshape(-1, *cells.shape[1:3])
+    every = np.zeros((len(each), *seen.shape))
+    every[:, partial] = each
+    return every
+
+
 def _matching_order(
     labels: Int[np.ndarray, " row"], reference: Int[np.ndarray, " row"], n_places: int
 ) -> Int[np.ndarray, " place"]:
@@ -617,6 +635,7 @@ def _parameters_given_labels(
     labels: Int[Array, "draw row"],
     sizes: Int[Array, " draw"],
     log_hyper: Mapping[str, Float[Array, "draw ..."]],
+    cells: Float[Array, "draw row dim"] | None,
     batches: tuple[Batch, ...],
     unit_ids: tuple[Array, ...],
     blank: Mapping[str, Any],
@@ -628,6 +647,7 @@ def _parameters_given_labels(
 
     keys: a random key for each draw. labels: the component of each row. sizes: the number of components.
     log_hyper: the logarithm of each hyper-parameter that has a prior, by name.
+    cells: of each row in the components' coordinates, where missing cells are latent variables; else None.
     batches, unit_ids: the rows, and the number of each.
     blank: {name: statistics of 0} of all latent variables that rows share.
     capacity: how many array slots there are for components. steps: the number of Gibbs steps.
@@ -635,19 +655,23 @@ def _parameters_given_labels(
     Returns: (log weights, statistics of the components' parameters, (draw, component, …)).
     """
     hyper = {name: GammaStatistics(each, -jnp.exp(each)) for name, each in log_hyper.items()}
-    fixed = frozenset({"component", *hyper})
+    fixed = frozenset({"component", "cells", *hyper})
     log_variants = jnp.asarray(getattr(model.components, "log_variants", np.zeros(1)))
 
     def one(draw: Any) -> tuple[Array, Any]:
-        key, components, size, own_hyper = draw
+        key, components, size, own_hyper, own_cells = draw
         on = model.active((size,), capacity)
 
-        def locals_of(number: int, ids: Array) -> dict[str, Array]:
+        def locals_of(number: int, ids: Array) -> dict[str, Any]:
             found = {"component": jax.nn.one_hot(components[jnp.maximum(ids, 0)], capacity[0])}
             if "variant" in model.locals():
                 shape = len(ids), capacity[0]
                 drawn = jax.random.categorical(jax.random.fold_in(key, number), log_variants, shape=shape)
                 found["variant"] = jax.nn.one_hot(drawn, len(log_variants))
+            if own_cells is not None:
+                c = own_cells[jnp.maximum(ids, 0)]
+                c = jnp.broadcast_to(c[:, None], (len(ids), *capacity, c.shape[-1]))
+                found["cells"] = VectorGaussianStatistics(c, -0.5 * c[..., :, None] * c[..., None, :])
             return found
 
         each = tuple(locals_of(number, jnp.asarray(ids)) for number, ids in enumerate(unit_ids))
@@ -657,7 +681,7 @@ def _parameters_given_labels(
         state = draw_unknown(model, key_steps, state, batches, unit_ids, on, fixed=fixed, steps=steps)
         return state.globals["weights"], model.component_statistics(state.globals)
 
-    return jax.lax.map(one, (keys, labels, sizes, hyper), batch_size=AT_ONCE)
+    return jax.lax.map(one, (keys, labels, sizes, hyper, cells), batch_size=AT_ONCE)
 
 
 @kernel(once=True)

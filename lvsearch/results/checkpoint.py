@@ -301,8 +301,11 @@ def _decode_settings(entry: Mapping[str, Any]) -> SearchSettings:
 HYPER = "hyper-"
 DRAWN = "drawn-"
 """The beginnings of the names of arrays of hyper-parameters in a folder: of the present states, and of all draws."""
-CELLS = "cells"
-"""The name of the array of the cells of rows that lack some, where missing cells are latent variables."""
+CELLS, DRAWN_CELLS = "cells", "drawn-cells"
+"""The names of the arrays of the cells of rows that lack some, of the present states and of all draws.
+
+They are there where missing cells are latent variables. A hyper-parameter cannot be called "cells".
+"""
 
 
 def encode_progress(progress: AllocationProgress) -> dict[str, Any]:
@@ -329,6 +332,7 @@ def progress_arrays(progress: AllocationProgress) -> dict[str, np.ndarray]:
         "size_probability": run.size_probability,
         "groups": np.asarray(run.draws.groups),
         **({} if run.cells is None else {CELLS: run.cells}),
+        **({} if run.draws.cells is None else {DRAWN_CELLS: np.asarray(run.draws.cells)}),
         **hyper,
         **drawn,
     }
@@ -351,7 +355,9 @@ def decode_progress(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
     hyper = {name: np.asarray(arrays[f"{HYPER}{name}"]) for name in entry["hyper"]}
     draws = _decoded_draws(arrays, hyper, labels, entry["places"])
     spent, warm_up_left = int(entry["spent"]), int(entry.get("warm_up_left", 0))  # older folders know of no warm-up
-    cells = np.asarray(arrays[CELLS]) if CELLS in arrays else None
+    cells = arrays.get(CELLS)
+    if cells is not None and not (cells.ndim == 3 and cells.shape[2] == n_chains and np.isfinite(cells).all()):
+        raise TypeError("the cells of rows with missing ones do not belong to the chains")
     of_run = parts, log_rows, size_probability, spent, warm_up_left, draws, cells
     run = AllocationRun(labels, hyper, entry["places"], *of_run)
     return AllocationProgress(run, np.asarray(arrays["log_prior"]))
@@ -378,4 +384,8 @@ def _decoded_draws(
         raise TypeError("the draws of partitions name components that the chains have no places for")
     if not all(np.isfinite(each).all() for each in drawn.values()):
         raise TypeError("the hyper-parameters of draws of partitions are not finite numbers")
-    return AllocationDraws(groups, drawn)
+    cells = arrays.get(DRAWN_CELLS)
+    of_present = np.shape(arrays.get(CELLS))
+    if cells is not None and not (cells.shape == (len(groups), *of_present) and np.isfinite(cells).all()):
+        raise TypeError("the cells of draws of partitions do not belong to the chains")
+    return AllocationDraws(groups, drawn, cells)

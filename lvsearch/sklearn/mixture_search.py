@@ -1,6 +1,7 @@
 """A scikit-learn estimator that finds the number of clusters."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -37,6 +38,10 @@ AUTO_FACTORS = (1, 2)
 """The numbers of factors of the low-rank mixtures that "auto" tries. It tries at most `most_factors` of them."""
 
 
+WITH_MISSING = ("full", "tied", "diag")
+"""The values of covariance_type that take rows with missing cells."""
+
+
 class MixtureSearch(ClusterMixin, RowSearch):
     """Finds how many clusters rows have.
 
@@ -46,12 +51,14 @@ class MixtureSearch(ClusterMixin, RowSearch):
     search.labels_
     ```
 
-    X: (rows, columns) finite numbers. `labels_` has the number of the cluster of each row of X, (rows,). `transform`
-    and `predict_proba` return the probability of each cluster for each row.
+    X: (rows, columns) finite numbers, NaN for missing cells if `missing="nan"`. `labels_` has the number of the cluster
+    of each row of X, (rows,). `transform` and `predict_proba` return the probability of each cluster for each row.
 
     model: another mixture with a size, such as `lv.models.FiniteMixture(components)`; covariance_type is then ignored
     covariance_type: the kind of components; see the table. Priors are weakly informative, in the units of X
     n_factors: 1 to 3, for "low-rank" only
+    missing: "nan" if NaN marks a missing cell, which is then a latent variable ("full", "tied") or left out ("diag");
+        None, the default, refuses NaN
     prior, max_size, evidence, starts, seconds: as for `lv.search`
     random_state: the seed
     verbose: True to show progress
@@ -67,6 +74,11 @@ class MixtureSearch(ClusterMixin, RowSearch):
     """
 
     part = "component"
+    _advice_about_nan = (
+        f'takes whole rows unless told otherwise: MixtureSearch(missing="nan") takes NaN for missing cells, with '
+        f"covariance_type one of {', '.join(map(repr, WITH_MISSING))}; or leave out the rows or fill them in "
+        "(SimpleImputer)"
+    )
 
     def __init__(
         self,
@@ -74,6 +86,7 @@ class MixtureSearch(ClusterMixin, RowSearch):
         *,
         covariance_type: Any = "full",
         n_factors: Any = 1,
+        missing: Any = None,
         prior: Any = None,
         max_size: Any = None,
         evidence: Any = "marginal",
@@ -85,6 +98,7 @@ class MixtureSearch(ClusterMixin, RowSearch):
         self.model = model
         self.covariance_type = covariance_type
         self.n_factors = n_factors
+        self.missing = missing
         self.prior = prior
         self.max_size = max_size
         self.evidence = evidence
@@ -155,17 +169,39 @@ class MixtureSearch(ClusterMixin, RowSearch):
         """
         return self.best_.log_density(self._new(X)).to_numpy()
 
+    @property
+    def _takes_nan(self) -> bool:
+        """True if NaN marks a missing cell of X. Raises ValueError for another value of `missing`, and for a
+        covariance_type that takes whole rows only.
+        """
+        if self.missing is None:
+            return False
+        one_of("missing", self.missing, ("nan",))
+        if self.model is None and self.covariance_type not in WITH_MISSING:
+            raise ValueError(
+                f'got missing="nan" with covariance_type={self.covariance_type!r}, expected one of '
+                f"{', '.join(map(repr, WITH_MISSING))}: the others take whole rows only"
+            )
+        return True
+
     def _model(self, data: Data) -> Model:
         """Return the mixture to search over: the parameter `model`, or the one that covariance_type names.
 
-        Its priors are in the units of the data.
+        Its priors are in the units of the data. If NaN marks missing cells, new rows may miss some even if X misses
+        none.
         """
         if self.model is not None:
             return self.model
         assert isinstance(data, Points)  # made in `_data`
         if self.covariance_type == LOW_RANK:
             return low_rank(data.values, self.n_factors)
-        return KINDS[self.covariance_type](data.values)
+        model = KINDS[self.covariance_type](data.values)
+        if not self._takes_nan or not isinstance(model, FiniteMixture | TiedMixture):
+            return model
+        kind = model.components
+        if not isinstance(kind, FullCovarianceComponents):  # independent columns leave missing cells out
+            return model
+        return replace(model, components=replace(kind, partial_rows=True))
 
     def _models(self, data: Data) -> dict[str, Model]:
         """Return the mixtures to search over, as {covariance_type: mixture}; several only for "auto".

@@ -223,7 +223,18 @@ class SizeSearch(TransformerMixin, BaseEstimator):
 
 
 class RowSearch(SizeSearch):
-    """Base class of estimators whose X is a table of numbers, (rows, columns), all of them observed."""
+    """Base class of estimators whose X is a table of numbers, (rows, columns)."""
+
+    @property
+    def _takes_nan(self) -> bool:
+        """True if NaN marks a missing cell of X; by default NaN is refused."""
+        return False
+
+    _advice_about_nan = (
+        "takes whole rows: leave out the others or fill them in (SimpleImputer), or let the model pass over empty "
+        'cells: lv.search(model, lv.Points.from_array(X, missing="nan"))'
+    )
+    """What to do where X has NaN, as the rest of a sentence after the estimator's name."""
 
     @abstractmethod
     def score_samples(self, X: Any) -> np.ndarray:
@@ -238,7 +249,8 @@ class RowSearch(SizeSearch):
 
         fitting: True for the rows to train on, of which there must be two or more; False for new rows
 
-        Raises ValueError for another form of X, for columns of dates or text, and for NaN.
+        Raises ValueError for another form of X, for columns of dates or text, and for NaN unless it marks missing
+        cells.
         """
         frame = X
         if isinstance(frame, pd.DataFrame):
@@ -246,12 +258,11 @@ class RowSearch(SizeSearch):
         least = 2 if fitting else 1
         allowed: dict[str, Any] = {"dtype": np.float64, "ensure_min_samples": least, "ensure_all_finite": "allow-nan"}
         checked = np.asarray(validate_data(self, X, reset=fitting, **allowed))
-        self._refuse_nan(
-            np.isnan(checked),
-            "takes whole rows: leave out the others or fill them in (SimpleImputer), or let the model pass over empty "
-            'cells: lv.search(model, lv.Points.from_array(X, missing="nan"))',
-        )
-        points = Points.from_array(checked, columns=self._names(), row_names=self._index(X))
+        missing = np.isnan(checked)
+        if not self._takes_nan:
+            self._refuse_nan(missing, self._advice_about_nan)
+        names = self._names()
+        points = Points.from_array(checked, columns=names, row_names=self._index(X), observed=~missing)
         return with_index_of(points, X) if isinstance(X, pd.DataFrame) else points
 
 

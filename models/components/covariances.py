@@ -136,7 +136,8 @@ def cells_given_others(
     y = jnp.where(missing, 0.0, coordinates)
     along = precision @ y
     columns = jnp.argsort(~missing, stable=True)[:most]  # those of missing cells first
-    here = missing[columns]
+    # a component that does not exist has statistics of 0, and no law of its cells
+    here = missing[columns] & (jnp.diagonal(precision)[columns] > 0)
     own = jnp.where(here, (linear - along)[columns], 0.0)
     block = jnp.where(here[:, None] & here, precision[columns[:, None], columns], jnp.eye(len(columns)))
     factor = cholesky(block.astype(precision.dtype))
