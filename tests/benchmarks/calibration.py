@@ -104,6 +104,17 @@ def rows(model: Model, n_rows: int, n_dims: int, rate: float, most: int, whole: 
     return Regime(model, truncated_poisson(rate, most), most, draw)
 
 
+def gaps(regime: Regime, share: float) -> Regime:
+    """The same rows, of which a share of the cells is missing at random."""
+
+    def draw(key: Any, size: int) -> lv.Points:
+        values = regime.draw(key, size)
+        missing = jax.random.uniform(jax.random.fold_in(key, 1), values.shape) < share
+        return lv.Points.from_array(values, observed=~np.asarray(missing))
+
+    return Regime(regime.model, regime.prior, regime.max_size, draw)
+
+
 def mixture(components: Any, n_rows: int, n_dims: int, whole: bool = False) -> Regime:
     return rows(lv.models.FiniteMixture(components), n_rows, n_dims, 3.0, 8, whole)
 
@@ -188,6 +199,9 @@ def hidden_markov(
 HYPER = lv.models.GammaPrior(2.0, 4.0)
 """Of the scales and of how far components are apart: every set draws its own."""
 
+GAPPED = lv.models.FullCovarianceComponents(0.0, 1.0, HYPER, 6.0, HYPER, partial_rows=True)
+"""Gaussians whose rows may lack cells."""
+
 NOISE = lv.models.GammaPrior(4.0, 0.4)
 """Of the shape of the noise of counts: every set draws its own, about 10."""
 
@@ -207,6 +221,8 @@ REGIMES: dict[str, Callable[[], Regime | Occupied]] = {
     "low-rank": lambda: low_rank(lv.models.FactorAnalyzerComponents(1, 0.0, 1.0, HYPER, 1.0, 4.0, HYPER), 60, 4),
     "diagonal-hyper": lambda: mixture(lv.models.DiagonalComponents(0.0, 1.0, HYPER, 4.0, HYPER), 60, 2),
     "full-hyper": lambda: mixture(lv.models.FullCovarianceComponents(0.0, 1.0, HYPER, 6.0, HYPER), 60, 2),
+    "full-gaps": lambda: gaps(mixture(GAPPED, 100, 3), 0.15),
+    "tied-gaps": lambda: gaps(tied(GAPPED, 100, 3), 0.15),
     "known-overlapping": lambda: mixture(lv.models.KnownCovarianceComponents(1.0, pseudo_count=0.3), 60, 2),
     "known-separated": lambda: mixture(lv.models.KnownCovarianceComponents(1.0, pseudo_count=0.01), 60, 2),
     "bernoulli-overlapping": lambda: mixture(lv.models.BernoulliComponents(1.0, 1.0), 80, 6),

@@ -1,6 +1,7 @@
 """Rows with missing cells under full and tied covariances: against densities of SciPy, enumeration and quadrature."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 import jax
@@ -14,6 +15,9 @@ from scipy.stats import multivariate_normal, multivariate_t
 
 import lvsearch as lv
 from lvsearch.inference.allocation_chains import allocation_chain, run_chains, supported_sizes
+from lvsearch.inference.engine.estimate import beliefs_at, capacity_of
+from lvsearch.inference.engine.meanfield import MeanField, ascend, cast
+from lvsearch.inference.engine.meanfield_starts import blank_locals
 from lvsearch.models.components import FullCovarianceComponents
 from lvsearch.models.units import Row
 
@@ -76,6 +80,31 @@ def test_the_contract_is_kept(mixture):
     points = lv.Points.from_array(cases.HOLED, missing="nan")
     report = lv.models.check(mixture(FullCovarianceComponents.weak(points)), points)
     assert "cells (component, dim, dim)" in str(report)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("mixture", [lv.models.FiniteMixture, lv.models.TiedMixture])
+def test_ascent_is_that_of_the_generic_engine(mixture, float64):
+    """The fit's bound, and where it ends: the generic engine finds nothing to change."""
+    points = lv.Points.from_array(np.concatenate([cases.HOLED, [[np.nan, np.nan]]]), missing="nan")
+    model, size = mixture(KIND, 1.3), (2,)
+    data = points.dataset()
+    found = lv.fit(model, points, size=2, seed=0).estimate
+    capacity = capacity_of(size)
+    begin = beliefs_at(model, found.natural, size, capacity, np.float64)
+    blank = tuple(blank_locals(model, batch, size, capacity=capacity) for batch in cast(data, np.float64).batches)
+    settled = ascend(model, data, MeanField(begin, blank, (), False), size, capacity=capacity, sweeps=3, tolerance=0.0)
+    assert settled.trace[0] == pytest.approx(found.log_lower, abs=1e-6)
+    assert settled.trace[-1] == pytest.approx(found.log_lower, abs=1e-3)
+
+
+def test_rows_without_gaps_are_fitted_as_ever():
+    whole = lv.Points.from_array(cases.VALUES)
+    plain, partial = (
+        lv.fit(lv.models.FiniteMixture(replace(KIND, partial_rows=flag)), whole, size=2, seed=0).estimate
+        for flag in (False, True)
+    )
+    assert partial.log_lower == pytest.approx(plain.log_lower, abs=1e-6)
 
 
 # ── against enumeration ─────────────────────────────────────────────────────────────────────────────────────────────
