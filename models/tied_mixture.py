@@ -59,8 +59,8 @@ class TiedMixture(DirichletWeightedMixture):
     concentration: a, of the symmetric Dirichlet on the weights.
     dynamic: if True, `concentration` is the total of all components instead of the value of each.
 
-    No cell of a row may be missing. Parameters are always integrated out: there is no form with point estimates
-    (plug-in). So `nested`, which is about that form, is False.
+    Cells of rows may be missing if `components.partial_rows`. Parameters are always integrated out: there is no form
+    with point estimates (plug-in). So `nested`, which is about that form, is False.
     """
 
     components: Component

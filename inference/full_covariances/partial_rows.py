@@ -31,20 +31,27 @@ from lvsearch.models.exponential.matrices import solve_lower
 from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.tied_mixture import TiedMixture
 
+STEP = 32
+"""Arrays over rows with missing cells are padded to a multiple of this many rows."""
+
 
 class PartialRows(eqx.Module):
     """The rows of a data set of which some cells, but not all, are missing; made by `from_data`.
 
+    Arrays are padded to a multiple of `STEP` rows, so that data sets share their programs.
+
     | field | meaning | shape |
     |---|---|---|
-    | `places` | the number of each row among all rows of the chain, padding included | (partial,) |
+    | `number` | the number of these rows, without padding | () |
+    | `places` | the number of each row among all rows of the chain; beyond the last row for padding | (partial,) |
     | `coordinates` | the rows; missing cells at their means under one Gaussian of all rows | (partial, dim) |
     | `missing` | True at missing cells | (partial, dim) |
     | `others` | all rows in coordinates, 0 where cells are missing | (row, dim) |
     | `has_cells` | 1 for rows with some cell, else 0 | (row,) |
-    | `most` | the largest number of missing cells of one of these rows | |
+    | `most` | the largest number of missing cells of one of these rows, rounded up to a power of two | |
     """
 
+    number: Int[Array | np.ndarray, ""]
     places: Int[Array | np.ndarray, " partial"]
     coordinates: Float[Array | np.ndarray, "partial dim"]
     missing: Bool[Array | np.ndarray, "partial dim"]
@@ -64,8 +71,13 @@ class PartialRows(eqx.Module):
         with jax.enable_x64(True):
             y = np.asarray(coordinates_and_carriers(component, units)[0])
             filled = np.asarray(fill_in(component.at_prior_means(), y, seen))[partial]
-        missing = ~seen[partial]
-        return cls(partial, filled, missing, y, seen.any(1).astype(np.float64), int(missing.sum(1).max(initial=1)))
+        padding = -len(partial) % STEP
+        places = np.concatenate([partial, np.full(padding, len(seen))])
+        missing = np.pad(~seen[partial], ((0, padding), (0, 0)))
+        most = min(seen.shape[1], 1 << (int(missing.sum(1).max(initial=1)) - 1).bit_length())
+        has_cells = seen.any(1).astype(np.float64)
+        filled = np.pad(filled, ((0, padding), (0, 0)))
+        return cls(np.asarray(len(partial)), places, filled, missing, y, has_cells, most)
 
     def first_cells(self, particles: int) -> Float[Array, "partial dim particle"]:
         """Return the cells with which particles begin: missing ones are where one Gaussian expects them."""
@@ -74,7 +86,7 @@ class PartialRows(eqx.Module):
     def fill(self, cells: Float[Array, "partial dim particle"]) -> Float[Array, "row dim particle"]:
         """Return all rows in every particle, (row, dim, particle). cells: those of the rows with missing ones."""
         every = jnp.broadcast_to(jnp.asarray(self.others)[..., None], (*self.others.shape, cells.shape[-1]))
-        return every.at[jnp.asarray(self.places)].set(cells)
+        return every.at[jnp.asarray(self.places)].set(cells, mode="drop")  # padding has no row
 
     def redraw(
         self,
@@ -125,7 +137,7 @@ class PartialRows(eqx.Module):
             return labels.at[row].set(label), without + joins, cells.at[index].set(own)
 
         cells = jnp.zeros((len(self.places), self.coordinates.shape[1], n_particles), counts.dtype)
-        labels, _, cells = jax.lax.fori_loop(0, len(self.places), one, (labels, counts, cells))
+        labels, _, cells = jax.lax.fori_loop(0, jnp.asarray(self.number), one, (labels, counts, cells))
         return labels, cells
 
 

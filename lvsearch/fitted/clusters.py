@@ -316,6 +316,36 @@ class FittedMixture(FittedModel):
         columns |= {"second": order[least, 1], "second_probability": second[least]}
         return pd.DataFrame(columns, index=shares.index[least])
 
+    def fill_missing(self, data: Any = None) -> pd.DataFrame:
+        """Return the rows with each missing cell at its expected value given the row's other cells, as a table.
+
+        The expected value is averaged over components by their probability for the row. Within a component it is the
+        mean, or where cells depend on each other their regression by the component's covariance, at the parameters'
+        posterior means. A filled-in
+        cell has less spread than a cell that was seen: a second analysis of the table has to allow for that.
+
+        data: the rows; by default the training data.
+
+        Raises ValueError for kinds of components without means, or whose rows are never partial, such as counts of
+        words.
+        """
+        rows = self._data_as(Points, data)
+        shares = self.memberships(rows).to_numpy()
+        means, covariances = self._moments()
+        values = rows.values.copy()
+        for pattern in np.unique(rows.observed, axis=0):
+            missing = ~pattern
+            if not missing.any():
+                continue
+            own = np.flatnonzero((rows.observed == pattern).all(axis=1))
+            expected = np.broadcast_to(means[:, None, missing], (len(means), len(own), missing.sum()))
+            if pattern.any() and not self.model.components.cellwise:
+                within, across = covariances[:, pattern][:, :, pattern], covariances[:, pattern][:, :, missing]
+                slopes = np.linalg.solve(within, across)  # (component, seen, missing)
+                expected = expected + (values[own][:, pattern] - means[:, None, pattern]) @ slopes
+            values[np.ix_(own, missing)] = np.einsum("nk,knd->nd", shares[own], expected)
+        return pd.DataFrame(values, index=row_index(rows), columns=self._columns)
+
     def log_density(self, data: Any = None) -> pd.Series:
         """Return log p(row | the training data, size) of each row, in nats, as a series (rows,).
 

@@ -606,7 +606,7 @@ def _all_cells(
     partial = np.flatnonzero(seen.any(axis=1) & ~seen.all(axis=1))
     each = cells.transpose(3, 0, 1, 2).reshape(-1, *cells.shape[1:3])
     every = np.zeros((len(each), *seen.shape))
-    every[:, partial] = each
+    every[:, partial] = each[:, : len(partial)]  # the rest is padding
     return every
 
 

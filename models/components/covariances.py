@@ -46,7 +46,7 @@ from lvsearch.models.units import Row
 
 
 class DependentColumns(Component):
-    """Gaussians of free covariance between columns: a row counts whole or not at all.
+    """Gaussians of free covariance between columns: a row counts whole or not at all, unless `partial_rows`.
 
     `location`, `scale`: of each column, or one number for all. Rows are shifted and scaled by them.
     """
