@@ -596,7 +596,7 @@ def _drawn_sizes(
 
 
 def _all_cells(
-    training: Points, cells: Float64[np.ndarray, "draw partial dim chain"]
+    training: Points, cells: Float64[np.ndarray, "recorded partial dim chain"]
 ) -> Float64[np.ndarray, "draw row dim"]:
     """Return the cells of all rows in each draw, those of one chain after the other; 0 for rows that lack none.
 

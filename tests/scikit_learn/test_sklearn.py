@@ -325,7 +325,7 @@ def test_empty_cells_are_refused_with_advice_of_our_own():
     rows[2, 1] = np.nan
     for X, column in ((rows, "1"), (pd.DataFrame(rows, columns=["a", "b"]), "'b'")):
         with pytest.raises(
-            ValueError, match=rf"NaN in 1 of 8 cells of X, the first in row 2, column {column}.*lv\.search"
+            ValueError, match=rf"NaN in 1 of 8 cells of X, the first in row 2, column {column}.*missing=\"nan\""
         ):
             MixtureSearch().fit(X)
         for counts in (X, csr_array(np.asarray(X))):

@@ -12,8 +12,10 @@ import partition_oracles as exact
 import pytest
 from scipy.special import logsumexp, multigammaln
 from scipy.stats import multivariate_normal, multivariate_t
+from sklearn.metrics import adjusted_rand_score
 
 import lvsearch as lv
+from lvsearch.fitted.clusters import FittedMixture
 from lvsearch.inference.allocation_chains import allocation_chain, run_chains, supported_sizes
 from lvsearch.inference.engine.estimate import beliefs_at, capacity_of
 from lvsearch.inference.engine.meanfield import MeanField, ascend, cast
@@ -198,3 +200,102 @@ def test_chains_agree_with_enumeration(tied):
     y = ((filled - cases.LOCATION) / cases.SCALE)[None]
     wrong = enumerated(lambda labels: float(log_rows_given(y, np.array(labels), tied=tied)[0]))[1]
     assert np.abs((shares.mean(-1) - wrong) / errors)[~np.eye(len(HOLED), dtype=bool)].max() > 8
+
+
+# ── as people use it ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@cache
+def planted() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(rows without gaps, rows with gaps, clusters): three tilted clusters; a seventh of the cells is missing."""
+    rng = np.random.default_rng(1)
+    labels = np.repeat([0, 1, 2], 50)
+    tilt = np.array([[1.0, 0.9, 0.0], [0.9, 1.0, 0.0], [0.0, 0.0, 1.0]])
+    whole = np.array([[0, 0, 0], [8, 8, 0], [8, 0, 8.0]])[labels] + rng.multivariate_normal(np.zeros(3), tilt, 150)
+    return whole, np.where(rng.random(whole.shape) < 1 / 7, np.nan, whole), labels
+
+
+@cache
+def fitted() -> FittedMixture:
+    points = lv.Points.from_array(planted()[1], missing="nan")
+    found = lv.fit(lv.models.FiniteMixture(FullCovarianceComponents.weak(points)), points, size=3, seed=0)
+    assert isinstance(found, FittedMixture)
+    return found
+
+
+@pytest.mark.thorough
+def test_planted_clusters_are_found_and_cells_filled_in():
+    whole, holed, labels = planted()
+    assert adjusted_rand_score(labels, fitted().labels()) > 0.95
+    filled, missing = fitted().fill_missing().to_numpy(), np.isnan(holed)
+    np.testing.assert_array_equal(filled[~missing], holed[~missing])
+    # cells of the tilted columns lie nearer than a column's spread within its cluster, which the mean alone would give
+    tilted = missing & (np.isnan(holed).sum(1) == 1)[:, None] & (np.arange(3) < 2)
+    assert np.sqrt(np.mean((filled - whole)[tilted] ** 2)) < 0.65
+    covariance = fitted().covariances()[0].to_numpy()
+    assert covariance[0, 1] / np.sqrt(covariance[0, 0] * covariance[1, 1]) == pytest.approx(0.9, abs=0.08)
+
+
+@pytest.mark.thorough
+def test_a_cell_is_filled_in_by_regression():
+    """One component: the formula of a Gaussian's conditional mean, with NumPy."""
+    rows = np.random.default_rng(0).multivariate_normal([0.0, 5.0], [[1.0, 0.8], [0.8, 1.0]], 30)
+    rows[3, 1] = rows[7] = np.nan
+    points = lv.Points.from_array(rows, missing="nan")
+    fit = lv.fit(lv.models.FiniteMixture(FullCovarianceComponents.weak(points)), points, size=1, seed=0)
+    mean, covariance = fit.means().to_numpy()[0], fit.covariances()[0].to_numpy()
+    filled = fit.fill_missing().to_numpy()
+    assert filled[3, 1] == pytest.approx(mean[1] + covariance[1, 0] / covariance[0, 0] * (rows[3, 0] - mean[0]))
+    np.testing.assert_allclose(filled[7], mean)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "mixture", [lv.models.FiniteMixture, pytest.param(lv.models.TiedMixture, marks=pytest.mark.slow)]
+)
+def test_a_search_goes_on_where_it_was_cut_off(mixture, tmp_path):
+    points = lv.Points.from_array(planted()[1][::3], missing="nan")
+    model, settings = mixture(FullCovarianceComponents.weak(points)), {"max_size": 5, "seed": 0, "progress": False}
+    whole = lv.search(model, points, **settings)
+    cut = lv.search(model, points, **settings, seconds=0, out=tmp_path / "cut", report=False)
+    assert not cut.is_finished
+    resumed = lv.resume(tmp_path / "cut", report=False, progress=False)
+    assert resumed.posterior().equals(whole.posterior())
+    assert whole.best_size == (3,)
+    draws, again = whole.draws(64), lv.load(tmp_path / "cut").draws(64)
+    predicted = draws.log_predictive(points)["log_predictive"]
+    assert np.isfinite(predicted).all()
+    np.testing.assert_array_equal(predicted, again.log_predictive(points)["log_predictive"])
+
+
+@pytest.mark.thorough
+def test_the_estimator_of_scikit_learn_takes_announced_gaps():
+    whole, holed, labels = planted()
+    search = lv.sklearn.MixtureSearch(missing="nan", max_size=4).fit(holed)
+    assert search.best_size_ == 3
+    assert adjusted_rand_score(labels, search.labels_) > 0.95
+    np.testing.assert_array_equal(search.predict(whole), search.predict(np.where(np.isnan(holed), holed, whole)))
+    with pytest.raises(ValueError, match="missing=\"nan\" with covariance_type='low-rank', expected one of"):
+        lv.sklearn.MixtureSearch(covariance_type="low-rank", missing="nan").fit(holed)
+    with pytest.raises(ValueError, match="missing"):
+        lv.sklearn.MixtureSearch(missing="mean").fit(holed)
+
+
+def test_what_takes_whole_rows_only_says_so():
+    points = lv.Points.from_array(cases.HOLED, missing="nan")
+    weak = FullCovarianceComponents.weak(points)
+    assert weak.partial_rows
+    assert not FullCovarianceComponents.weak(cases.VALUES).partial_rows
+    with pytest.raises(ValueError, match=r"rows with missing cells.*weak\(points\)"):
+        lv.fit(lv.models.FiniteMixture(FullCovarianceComponents.weak(cases.VALUES)), points, size=2)
+    for mixture in (lv.models.FiniteMixture(weak), lv.models.TiedMixture(weak)):
+        with pytest.raises(ValueError, match=r'annealed evidence and lv\.sample do not draw.*evidence="partitions"'):
+            lv.search(mixture, points, evidence="annealed", max_size=2, progress=False)
+        with pytest.raises(ValueError, match=r"annealed evidence and lv\.sample do not draw"):
+            lv.sample(mixture, points, size=2)
+    at_means = weak.at_prior_means()
+    for model in (lv.models.DPMixture, lv.models.HiddenMarkov, lv.models.HDPMixture):
+        with pytest.raises(ValueError, match="missing cells are latent"):
+            model(at_means)
+    with pytest.raises(ValueError, match="missing cells are latent"):
+        lv.models.StudentComponents(weak)
