@@ -378,31 +378,45 @@ class FittedTopics(FittedModel):
         """
         return share_correlations(self.proportions)
 
-    def prevalence(self, by: Any = None, *, bins: int = 5, level: float = LEVEL, seed: int = 0) -> pd.DataFrame:
+    def prevalence(
+        self,
+        by: Any = None,
+        *,
+        bins: int = 5,
+        period: str | None = None,
+        level: float = LEVEL,
+        seed: int = 0,
+    ) -> pd.DataFrame:
         """Return the mean share of each topic in groups of the training documents, with bootstrap intervals.
 
         by: a value for each document, or the name of a column of the corpus' metadata; by default the documents'
             labels.
         bins: the number of groups of equal size into which numbers and dates with many values are divided.
+        period: "month", "quarter" or "year", for dates or their ISO texts: a group for each such period of the calendar
+            from the first to the last, also for periods without documents, whose means are NaN. None uses `bins`.
         level: the probability with which an interval holds the mean of the population of documents.
 
         Returns a row per group and topic, with columns `group`, `topic`, `mean`, `lower`, `upper` and `documents`.
 
         Raises ValueError if there is nothing to group by, for values that are all missing or too few, for a series
-        whose index has the documents' names in another order, and for a level outside (0, 1).
+        whose index has the documents' names in another order, and for a level outside (0, 1). With a period also for
+        values that are no dates.
         """
         bins, seed = whole_number("bins", bins, least=1), checked_seed(seed)
-        return prevalence(self.proportions, self._covariate(by), bins=bins, level=level, seed=seed)
+        return prevalence(self.proportions, self._covariate(by), bins=bins, period=period, level=level, seed=seed)
 
-    def plot_prevalence(self, by: Any = None, *, bins: int = 5, ax: "Axes | None" = None) -> "Axes":
+    def plot_prevalence(
+        self, by: Any = None, *, bins: int = 5, period: str | None = None, ax: "Axes | None" = None
+    ) -> "Axes":
         """Draw the mean share of the topics that differ most between groups of documents, and return the axes.
 
         by: a value for each document, or the name of a column of the corpus' metadata; by default the documents'
             labels.
         bins: the number of groups into which numbers and dates with many values are divided.
+        period: "month", "quarter" or "year" of dates, as for `prevalence`; lines are broken where no document is.
         ax: the axes to draw on; None for a new figure.
         """
-        return plot_prevalence(self.prevalence(by, bins=bins), self.names(), ax)
+        return plot_prevalence(self.prevalence(by, bins=bins, period=period), self.names(), ax)
 
     def topic_map(self) -> pd.DataFrame:
         """Return coordinates of the topics in a plane, where topics with similar words are near each other.
