@@ -434,7 +434,7 @@ def _write_and_print(result: "SearchResult", folder: Path, as_json: bool) -> int
         print(json_answer(result, Path(path).with_name(NAME)))
         return status
     print(f"\n{summary(result, comparison)}")
-    topics = topics_table(result.best).map(lambda cell: visible(cell) if isinstance(cell, str) else cell)
+    topics = topics_table(result.best_shown).map(lambda cell: visible(cell) if isinstance(cell, str) else cell)
     if not topics.empty:
         print(f"\n{topics.to_string(index=False, justify='left', formatters=_left_aligning_formatters(topics))}")
     page = Path(path).with_name(NAME).resolve().as_uri()

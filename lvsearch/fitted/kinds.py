@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from lvsearch.data.base import Data
+from lvsearch.files.storage import CorruptFolderError
 from lvsearch.fitted.annotation import FittedImages
 from lvsearch.fitted.blocks import FittedBlocks
 from lvsearch.fitted.clusters import FittedMixture
@@ -24,7 +25,7 @@ from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.populations import FittedPopulations
 from lvsearch.fitted.sequences import FittedSequences
 from lvsearch.fitted.stored_fits import load_parts
-from lvsearch.fitted.topics import FittedTopics
+from lvsearch.fitted.topics import ArrangedTopics, FittedTopics
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.likelihood import document_likelihood
 from lvsearch.models.admixture import Admixture
@@ -40,6 +41,7 @@ from lvsearch.models.plsi import PLSI
 from lvsearch.models.poisson_factorization import PoissonFactorization
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.sizing.fit import Fit
+from lvsearch.topics.readable_topics import Arrangement
 
 SLACK = 1e-9
 """The amount by which each end of an interval is moved outwards for rounding errors, relative to 1 + |score|."""
@@ -108,12 +110,23 @@ def as_fitted_model(fit: Fit, training: Data) -> FittedModel:
     return fitted_type(fit.state.model)(fit.size, fit.evidence, fit.state, training)
 
 
-def load_fit(folder: str | Path) -> FittedModel:
+def load_fit(folder: str | Path) -> FittedModel | ArrangedTopics:
     """Return the fit that `fit.save` wrote to a folder, ready for `transform` and `score`. Nothing is fitted again.
+
+    If topics with names of their own, or merged or without some, were saved, these are returned (`ArrangedTopics`).
 
     Raises FileNotFoundError if there is no such folder. Raises `CorruptFolderError` (a ValueError) if it holds no fit,
     is damaged, or has a model that is not registered here (`lv.models.register`). Raises ValueError for a folder that
     is no path.
     """
-    parts = load_parts(as_path("folder", folder))
-    return fitted_type(parts.estimate.model)(*parts)
+    folder = as_path("folder", folder)
+    parts, arrangement = load_parts(folder)
+    fitted = fitted_type(parts.estimate.model)(*parts)
+    if arrangement is None:
+        return fitted
+    if not isinstance(fitted, FittedTopics):
+        raise CorruptFolderError(f"{folder} holds an arrangement of topics, but no topics; was it written by lvsearch?")
+    try:
+        return ArrangedTopics(fitted, Arrangement.from_json(arrangement))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptFolderError(f"{folder} holds a damaged arrangement of topics ({error})") from error

@@ -22,18 +22,17 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 from lvsearch.files.plain_text import markdown, spreadsheet
 from lvsearch.files.storage import write_bytes, write_text
-from lvsearch.fitted.topics import FittedTopics
 from lvsearch.pictures.style import HEIGHT, LIGHT, WIDTH, with_palette
 from lvsearch.reports.page import write_page
 from lvsearch.results.card import facts, headline, near_table
 from lvsearch.results.findings import Findings
 from lvsearch.results.wording import size_in_words
 from lvsearch.scrutiny.other_scores import OtherScores
+from lvsearch.topics.readable_topics import ReadableTopics
 
 if TYPE_CHECKING:
     from lvsearch.fitted.model import FittedModel
@@ -96,12 +95,13 @@ def write_other_scores(found: OtherScores, folder: str | Path) -> None:
     _write_picture(folder / "other_scores.png", found.plot, height=found.height)
 
 
-def topics_table(fitted: "FittedModel") -> pd.DataFrame:
+def topics_table(fitted: "FittedModel | ReadableTopics") -> pd.DataFrame:
     """Return a table of topics for people, the most prevalent first; an empty table for models without topics.
 
-    Its columns are topic, share of the tokens, label (if documents have labels), and words.
+    Its columns are topic, name (if topics were given names), share of the tokens, label (if documents have labels), and
+    words.
     """
-    if not isinstance(fitted, FittedTopics):
+    if not isinstance(fitted, ReadableTopics):
         return pd.DataFrame()
     frame = fitted.topics(TOP_WORDS).reset_index()
     frame["prevalence"] = [f"{share:.1%}" for share in frame["prevalence"]]
@@ -119,9 +119,9 @@ def _tables(result: Findings, held_out: pd.DataFrame | None) -> dict[str, pd.Dat
     if not result.by_prediction:
         tables |= {"posterior": result.posterior(), "bounds": result.bounds()}
     best = _best_model(result)
-    if isinstance(best, FittedTopics):
+    if isinstance(best, ReadableTopics):
         tables["topics"] = best.topics(TOP_WORDS).reset_index()
-        tables["topic_words"] = _topic_words(best, best.model.topic_site)
+        tables["topic_words"] = best.topic_words(LISTED_WORDS)
     elif best is not None:
         # a column of the data may have the name of the index, such as "component"
         tables |= {name: table.reset_index(allow_duplicates=True) for name, table in best.tables().items()}
@@ -138,28 +138,9 @@ def _tables(result: Findings, held_out: pd.DataFrame | None) -> dict[str, pd.Dat
     return tables
 
 
-def _best_model(result: Findings) -> "FittedModel | None":
-    """Return the fitted model of the most probable size; None for a search over a function, which has no models."""
-    return None if result.training is None else result.best
-
-
-def _topic_words(fitted: "FittedModel", topic_site: str) -> pd.DataFrame:
-    """Return a table with a row per topic and rank: `topic`, `rank` from 1, `word`, `probability` in the topic.
-
-    topic_site: the name of the model's variable that holds the topics
-    """
-    table = fitted.table(topic_site)
-    values, words = table.to_numpy(), np.asarray(table.columns, dtype=object)
-    top = np.argsort(-values, axis=1, kind="stable")[:, :LISTED_WORDS]
-    n_topics, n_ranks = top.shape
-    return pd.DataFrame(
-        {
-            "topic": np.repeat(np.asarray(table.index), n_ranks),
-            "rank": np.tile(np.arange(1, n_ranks + 1), n_topics),
-            "word": words[top].ravel(),
-            "probability": np.take_along_axis(values, top, axis=1).ravel(),
-        }
-    )
+def _best_model(result: Findings) -> "FittedModel | ReadableTopics | None":
+    """Return the fit of the most probable size as it is shown; None for a search over a function, without models."""
+    return None if result.training is None else result.best_shown
 
 
 def _summary(result: Findings, held_out: pd.DataFrame | None) -> str:
@@ -181,7 +162,7 @@ def _summary(result: Findings, held_out: pd.DataFrame | None) -> str:
     best = _best_model(result)
     topics = pd.DataFrame() if best is None else topics_table(best)
     if best is not None and not topics.empty:
-        lines += ["", f"## The topics of {markdown(size_in_words(result, best.size))}", "", *_markdown(topics)]
+        lines += ["", f"## The topics of {markdown(size_in_words(result, result.best_size))}", "", *_markdown(topics)]
     evidence = ["## What sizes predict"] if result.by_prediction else ["## Evidence", "", "![Evidence](bounds.png)"]
     lines += ["", *evidence, "", *_markdown(near_table(result))]
     if held_out is not None:

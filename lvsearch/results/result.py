@@ -12,7 +12,8 @@ from lvsearch.comparison.similarity import HALF
 from lvsearch.fitted.mixture_draws import MixtureDraws
 from lvsearch.fitted.mixture_posterior import MixturePosterior, mixture_posterior
 from lvsearch.fitted.partition_draws import Partition
-from lvsearch.models.plain_arguments import as_path, real_number
+from lvsearch.fitted.topics import ArrangedTopics, FittedTopics
+from lvsearch.models.plain_arguments import as_path, real_number, shortened_repr
 from lvsearch.recommending.evaluator import recommend_size
 from lvsearch.recommending.recommendation import Recommendation
 from lvsearch.results import card as cards
@@ -33,6 +34,7 @@ from lvsearch.scrutiny.sensitivity import Sensitivity
 from lvsearch.searching.allocation_evaluator import PARTITIONS
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing.sizes import Size
+from lvsearch.sizing.words import size_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -247,6 +249,32 @@ class SearchResult(Findings):
         """
         probability = real_number("probability", probability, least=0, most=1)
         return (self.scrutiny.persistence or self.persistence()).stable(probability)
+
+    # ── topics as a person reads them ───────────────────────────────────────────────────────────────────────────────
+
+    def with_topics(self, topics: ArrangedTopics) -> "SearchResult":
+        """Return a copy of the result whose report, slide and tables show the topics of the best size so arranged.
+
+        topics: topics of `best`, with names of your own, merged, or without some:
+            `result.with_topics(result.best.renamed({0: "sport"}).without([4]))`.
+
+        The answer stays what it is: merged topics do not change how many the data support. The picture of what split
+        and merged between two sizes shows the fits as they are. A search that is resumed begins without the
+        arrangement.
+
+        Raises ValueError for anything but arranged topics of `best`.
+        """
+        if not isinstance(topics, ArrangedTopics):
+            raise ValueError(
+                f"got {shortened_repr(topics)}, expected topics that were arranged, such as "
+                'result.best.renamed({0: "sport"})'
+            )
+        best = self.best
+        if not isinstance(best, FittedTopics) or not best.topic_words().equals(topics.fit.topic_words()):
+            raise ValueError(
+                f"got topics of another fit, expected those of result.best, of size {size_text(self.best_size)}"
+            )
+        return replace(self, arrangement=topics.arrangement)
 
     # ── other data ──────────────────────────────────────────────────────────────────────────────────────────────────
 

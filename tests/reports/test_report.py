@@ -1,6 +1,7 @@
 """The card, the report folder and the held-out comparison, on one small search."""
 
 import html.parser
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,9 @@ import pandas as pd
 import pytest
 
 import lvsearch as lv
+from lvsearch.command.json_answer import json_answer
 from lvsearch.command.simulated import planted, verdict
+from lvsearch.files.plain_text import markdown
 from lvsearch.inference.likelihood import document_likelihood
 from lvsearch.reports import report
 from lvsearch.reports.page_parts import parts_of
@@ -348,3 +351,47 @@ def test_verdict_is_honest(result):
 def test_facts_name_each_thing_once(result):
     names = [fact.name for fact in facts(result)]
     assert len(names) == len(set(names))
+
+
+# ── topics as a person reads them ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_reports_show_topics_as_they_were_arranged(result, tmp_path):
+    fit = result.best
+    first, second, *others = fit.topic_numbers
+    shown = fit.merged([(second, first)]).renamed({second: "the <first> two"})
+    arranged = result.with_topics(shown)
+    write_report(arranged, tmp_path / "report")
+    topics = pd.read_csv(tmp_path / "report" / "topics.csv")
+    assert sorted(topics["topic"]) == [second, *others]
+    assert "the <first> two" in set(topics["name"])
+    words = pd.read_csv(tmp_path / "report" / "topic_words.csv")
+    assert set(words["topic"]) == {second, *others}
+    assert markdown("the <first> two") in (tmp_path / "report" / "summary.md").read_text(encoding="utf-8")
+    parts = parts_of(arranged.best_shown)
+    assert [row.number for row in parts.rows] == topics["topic"].tolist()
+    assert {row.name for row in parts.rows if row.number == second} == {"the <first> two"}
+    assert {piece.part for unit in parts.explorer.units for piece in unit.pieces} <= {second, *others, None}
+    assert {part for unit in parts.explorer.units for part, _ in unit.shares} <= {second, *others}
+    assert "the &lt;first&gt; two" in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    answer = json.loads(json_answer(arranged, tmp_path / "report" / "index.html"))
+    assert [topic["topic"] for topic in answer["topics"]] == topics["topic"].tolist()
+    # the answer is that of the search, and the folder keeps the arrangement
+    assert arranged.best_size == result.best_size
+    pd.testing.assert_frame_equal(arranged.posterior(), result.posterior())
+    arranged.save(tmp_path / "run")
+    again = lv.load(tmp_path / "run")
+    assert again.arrangement == shown.arrangement
+    assert again.best_shown.topics()["words"].tolist() == shown.topics()["words"].tolist()
+    assert type(result.best_shown) is type(fit)
+
+
+def test_topics_of_another_fit_are_refused(result):
+    other = lv.fit(lv.models.LDA(), result.training, size=3, seed=5)
+    with pytest.raises(ValueError, match=r"got topics of another fit, expected those of result\.best"):
+        result.with_topics(other.without([0]))
+    # another prior may make another size the most probable one: its topics are shown as they are
+    arranged = result.with_topics(result.best.without([0]))
+    moved = arranged.with_prior(lv.sizes.Table(tuple(float(size == 4 - result.best_size[0]) for size in (1, 2, 3, 4))))
+    assert moved.best_size != result.best_size
+    assert type(moved.best_shown) is type(result.best)
