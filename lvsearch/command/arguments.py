@@ -67,6 +67,7 @@ REPORT_EPILOG = """\
 examples:
   lvsearch report run/                  writes run/report/ anew
   lvsearch report run/ --out paper/     into a new folder
+  lvsearch report run/ --slide slide.svg --table topics.xlsx
 """
 SCORES_EPILOG = """\
 examples:
@@ -307,6 +308,13 @@ def _add_report(commands: "argparse._SubParsersAction", run: Run) -> None:
     report = _command(commands, "report", "Write the report of a search: pictures, tables, a summary.", REPORT_EPILOG)
     report.add_argument("folder", type=Path, help="the folder of the search")
     report.add_argument("--out", type=Path, help="a new folder (default: report/ in the folder of the search)")
+    report.add_argument(
+        "--slide",
+        type=Path,
+        metavar="FILE",
+        help="write one slide too: answer, picture, topics (.png, .svg)",
+    )
+    report.add_argument("--table", type=Path, metavar="FILE", help="write the table of topics too (.csv, .xlsx)")
     _add_json(report)
     _add_cache(report)
     report.set_defaults(run=run)

@@ -204,6 +204,10 @@ def _report(options: argparse.Namespace) -> int:
     # A search that is still running writes its own report in the end: an older one must not take its place.
     with known_folder(options.folder) if options.out is None else new_folder(options.out):
         result = load(options.folder)
+        if options.slide is not None:
+            result.save_slide(options.slide)
+        if options.table is not None:
+            result.save_table(options.table)
         _conclude(result, options.folder / REPORT if options.out is None else options.out, as_json=options.json)
     return 0
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float
 
 from lvsearch.data.base import Data
@@ -41,7 +42,7 @@ from lvsearch.models.plsi import PLSI
 from lvsearch.models.poisson_factorization import PoissonFactorization
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.sizing.fit import Fit
-from lvsearch.topics.readable_topics import Arrangement
+from lvsearch.topics.readable_topics import Arrangement, ReadableTopics
 
 SLACK = 1e-9
 """The amount by which each end of an interval is moved outwards for rounding errors, relative to 1 + |score|."""
@@ -95,6 +96,55 @@ fitted_type.register(IBP, lambda model: FittedFeatures)
 fitted_type.register(HiddenMarkov, lambda model: FittedSequences)
 fitted_type.register(LatentBlockModel, lambda model: FittedBlocks)
 fitted_type.register(PoissonFactorization, lambda model: FittedFactorization)
+
+
+@singledispatch
+def component_table(fitted: FittedModel | ReadableTopics) -> pd.DataFrame:
+    """Return a table of the components of a fit for people, with a row per component, the largest first.
+
+    Columns are `name` and, where units are described by shares of components, `share` (of all observations). Of topics
+    follow `label`, if documents have labels, and `words`; of mixtures the mean of each column of the data; of features
+    what a feature adds to each column. The index has the numbers of the components.
+    """
+    assert isinstance(fitted, FittedModel)  # topics are registered below
+    names = fitted.component_names()
+    table = pd.DataFrame({"name": names}, index=pd.RangeIndex(len(names), name="component"))
+    try:
+        members = fitted.members()
+    except ValueError:  # units that are not described by shares of components
+        return table
+    if not np.allclose(members.shares.sum(axis=1), 1.0, atol=1e-3):  # numbers of another kind, which happen to be small
+        return table
+    table["share"] = members.weight @ members.shares / max(float(members.weight.sum()), 1e-300)
+    return table.sort_values("share", ascending=False, kind="stable")
+
+
+@component_table.register
+def _table_of_topics(fitted: ReadableTopics) -> pd.DataFrame:
+    """Return the table of topics: name, share of the tokens, label and words."""
+    table = fitted.topics().rename(columns={"prevalence": "share"})
+    if "name" not in table:
+        table.insert(0, "name", fitted.names())
+    return table
+
+
+@component_table.register
+def _table_of_clusters(fitted: FittedMixture) -> pd.DataFrame:
+    """Return the table of clusters: name, mixing weight, and the mean of each column of the data."""
+    return _with_columns(fitted.component_names(), fitted.weights(), fitted.means())
+
+
+@component_table.register
+def _table_of_features(fitted: FittedFeatures) -> pd.DataFrame:
+    """Return the table of features: name, share of the rows, and what a feature adds to each column of the data."""
+    return _with_columns(fitted.component_names(), fitted.shares(), fitted.loadings())
+
+
+def _with_columns(names: tuple[str, ...], shares: pd.Series, columns: pd.DataFrame) -> pd.DataFrame:
+    """Return names, shares and further columns as a table, the largest share first. A column may be called "name"."""
+    head = pd.DataFrame({"name": list(names), "share": shares.to_numpy(np.float64)}, index=columns.index)
+    order = np.argsort(-head["share"].to_numpy(), kind="stable")
+    return pd.concat([head, columns], axis=1).iloc[order]
 
 
 def as_fitted_model(fit: Fit, training: Data) -> FittedModel:

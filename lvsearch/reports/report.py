@@ -18,20 +18,21 @@ Pictures and tables are written under a temporary name and then renamed; those o
 tables, text that a spreadsheet would run as a formula has an apostrophe before it.
 """
 
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from lvsearch.files.plain_text import markdown, spreadsheet
-from lvsearch.files.storage import write_bytes, write_text
-from lvsearch.pictures.style import HEIGHT, LIGHT, WIDTH, with_palette
+from lvsearch.files.plain_text import markdown
+from lvsearch.files.storage import write_text
+from lvsearch.pictures.style import HEIGHT
 from lvsearch.reports.page import write_page
 from lvsearch.results.card import facts, headline, near_table
 from lvsearch.results.findings import Findings
+from lvsearch.results.plots import write_figure
 from lvsearch.results.wording import size_in_words
 from lvsearch.scrutiny.other_scores import OtherScores
+from lvsearch.tables.table_files import write_table
 from lvsearch.topics.readable_topics import ReadableTopics
 
 if TYPE_CHECKING:
@@ -41,8 +42,6 @@ TOP_WORDS = 10
 """The number of words of a topic in tables for people."""
 LISTED_WORDS = 30
 """The number of words of a topic in `topic_words.csv`."""
-DPI = 160
-"""The resolution of pictures, in dots per inch."""
 
 
 def write_report(
@@ -67,7 +66,7 @@ def write_report(
         held_out = held_out_comparison(result, test)
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in _tables(result, held_out).items():
-        _write_table(folder / f"{name}.csv", table)
+        write_table(folder / f"{name}.csv", table)
     _write_picture(folder / "posterior.png", lambda axes: plot_posterior(result, axes))
     if not result.by_prediction:
         _write_picture(folder / "bounds.png", lambda axes: plot_bounds(result, axes))
@@ -91,7 +90,7 @@ def write_other_scores(found: OtherScores, folder: str | Path) -> None:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in {"other_scores": found.table(), "other_score_choices": found.choices()}.items():
-        _write_table(folder / f"{name}.csv", table)
+        write_table(folder / f"{name}.csv", table)
     _write_picture(folder / "other_scores.png", found.plot, height=found.height)
 
 
@@ -189,25 +188,11 @@ def _markdown(table: pd.DataFrame) -> list[str]:
     return [header, "|" + "---|" * len(table.columns), *rows]
 
 
-def _write_table(path: Path, table: pd.DataFrame) -> None:
-    """Write a table as .csv, safe for spreadsheets."""
-    write_text(path, spreadsheet(table).to_csv(index=False))
-
-
 def _write_picture(path: Path, draw: Any, height: float = HEIGHT) -> None:
-    """Draw a picture on a new figure and write it as a .png file, which appears complete or not at all.
+    """Draw a picture on the axes of a new figure and write it as a .png file.
 
     path: the file
     draw: a function that draws on matplotlib axes
     height: the height of the figure, in inches
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    buffer = io.BytesIO()
-    with with_palette(LIGHT):
-        figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout="constrained")
-        FigureCanvasAgg(figure)
-        draw(figure.add_subplot())
-        figure.savefig(buffer, format="png", metadata={"Software": "lvsearch"})
-    write_bytes(path, buffer.getvalue())
+    write_figure(path, lambda figure: draw(figure.add_subplot()), height=height)

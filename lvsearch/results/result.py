@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from lvsearch.comparison.similarity import HALF
+from lvsearch.fitted.kinds import component_table
 from lvsearch.fitted.mixture_draws import MixtureDraws
 from lvsearch.fitted.mixture_posterior import MixturePosterior, mixture_posterior
 from lvsearch.fitted.partition_draws import Partition
@@ -35,6 +36,7 @@ from lvsearch.searching.allocation_evaluator import PARTITIONS
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import size_text
+from lvsearch.tables.table_files import write_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -530,6 +532,31 @@ class SearchResult(Findings):
         be stored, and for a folder that is no path.
         """
         save_result(self, as_path("folder", folder))
+
+    def save_slide(self, path: str | Path) -> None:
+        """Write one slide as a .png or .svg file: the answer in one sentence, the posterior over sizes, the components.
+
+        path: the file, which is replaced if it exists.
+
+        Topics are shown as `with_topics` arranged them. Of components the ten largest are listed.
+
+        Raises ValueError for a file of another ending, and for a search without a single successful fit.
+        """
+        plots.write_slide(self, path)
+
+    def save_table(self, path: str | Path) -> None:
+        """Write the components of the best size as a table to a .csv or .xlsx file, the largest component first.
+
+        path: the file, which is replaced if it exists; .xlsx needs openpyxl (`lvsearch[excel]`).
+
+        Columns are the number, `name` and `share` of each component. Topics have `label` (if documents have labels) and
+        `words`, clusters the mean of each column, features what they add to each column. Topics are shown as
+        `with_topics` arranged them. Text that a spreadsheet would run as a formula gets an apostrophe before it.
+
+        Raises ValueError for a file of another ending, and for a search over a plain function, which has no components.
+        """
+        self._training()
+        write_table(path, component_table(self.best_shown).reset_index(allow_duplicates=True))
 
     def plot_bounds(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the log evidence against size in nats, with proved bounds in the caption, and return the axes.

@@ -281,6 +281,8 @@ ENTRIES: dict[str, Callable[[Any], Any]] = {
     "fit.retrieve": lambda value: fits()["images"].retrieve(fits()["images"].training, value),
     "result.save": of_fit("search", "save"),
     "result.with_topics": of_fit("search", "with_topics"),
+    "result.save_slide": of_fit("search", "save_slide"),
+    "result.save_table": of_fit("search", "save_table"),
     "result.with_prior": of_fit("search", "with_prior"),
     "result.posterior": of_fit("search", "posterior"),
     "result.stable": of_fit("search", "stable"),

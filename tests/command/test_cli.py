@@ -112,8 +112,12 @@ def test_search_is_the_one_of_python(run, files):
 
 def test_report_prints_answer_topics_and_where_it_is_and_leaves_the_search_alone(run, capsys, tmp_path):
     before, paper = tree(run), tmp_path / "paper"
-    assert cli.main(["report", str(run), "--out", str(paper), "--no-cache"]) == 0
+    slide, table = tmp_path / "slide.svg", tmp_path / "topics.csv"
+    also = ["--slide", str(slide), "--table", str(table)]
+    assert cli.main(["report", str(run), "--out", str(paper), "--no-cache", *also]) == 0
     assert tree(run) == before
+    assert slide.read_text(encoding="utf-8").startswith("<?xml")
+    assert pd.read_csv(table).columns.tolist()[:3] == ["topic", "name", "share"]
     ours, theirs = (pd.read_csv(folder / "posterior.csv") for folder in (paper, run / "report"))
     pd.testing.assert_frame_equal(ours, theirs)
     printed = capsys.readouterr().out
