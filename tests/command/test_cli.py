@@ -6,6 +6,8 @@ import io
 import json
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -77,6 +79,41 @@ def run(searched):
 def tree(folder):
     """Every file and its content."""
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+# ── completion ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def completed(script: str, words: list[str]) -> set[str]:
+    """What bash offers for the last of the words."""
+    quoted = " ".join(f"'{word}'" for word in words)
+    ask = f"COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _shtab_lvsearch 2>/dev/null; echo ${{COMPREPLY[@]}}"
+    run = [shutil.which("bash") or "bash", "--norc", "-c", f"{script}\n{ask}"]
+    return set(subprocess.run(run, capture_output=True, text=True, check=False).stdout.split())
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes_commands_options_and_choices(capsys):
+    pytest.importorskip("shtab")
+    assert cli.main(["--print-completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    assert completed(script, ["lvsearch", "re"]) == {"report", "resume"}
+    assert completed(script, ["lvsearch", "report", "--sl"]) == {"--slide"}
+    assert completed(script, ["lvsearch", "evaluate", "--met"]) == {"--method"}  # options that are slow to import
+    assert completed(script, ["lvsearch", "search", "--evidence", "pre"]) == {"predictive"}
+
+
+@pytest.mark.parametrize(("shell", "said"), [("zsh", "#compdef lvsearch"), ("fish", "complete -c lvsearch")])
+def test_other_shells_have_scripts(capsys, shell, said):
+    pytest.importorskip("shtab")
+    assert cli.main(["--print-completion", shell]) == 0
+    assert said in capsys.readouterr().out
+
+
+def test_completion_without_its_library_says_what_to_install(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert "needs shtab: pip install 'lvsearch[completion]'" in fails(capsys, "--print-completion", "bash")
+    assert "invalid choice: 'ksh'" in fails(capsys, "--print-completion", "ksh")
 
 
 # ── search, resume, report ──────────────────────────────────────────────────────────────────────────────────────────
