@@ -284,7 +284,7 @@ def put_loci_together(
 # ── variant calls ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Variant(NamedTuple):
+class CalledVariant(NamedTuple):
     """One line of a VCF file.
 
     line: its number in the file, from 1
@@ -385,7 +385,7 @@ def _vcf_individuals(lines: Iterator[tuple[int, str]], path: str | os.PathLike[s
 
 def _vcf_variants(
     lines: Iterator[tuple[int, str]], n_individuals: int, path: str | os.PathLike[str]
-) -> Iterator[Variant]:
+) -> Iterator[CalledVariant]:
     """Yield the variants of a VCF file, a line each.
 
     lines: (number, text) of each line after the header
@@ -405,7 +405,7 @@ def _vcf_variants(
         chromosome, position, name, ref, alt, _, failed, _, form = cells[: len(VCF_COLUMNS)]
         keys = form.split(":")
         place = keys.index("GT") if "GT" in keys else None
-        yield Variant(
+        yield CalledVariant(
             number,
             f"{chromosome}:{position}" if name == UNKNOWN else name,
             (ref, *([] if alt == UNKNOWN else alt.split(","))),
@@ -421,7 +421,7 @@ def _value_at(cell: str, place: int) -> str:
 
 
 def _vcf_alleles(
-    variant: Variant, individuals: Sequence[str], ploidy: int, path: str | os.PathLike[str]
+    variant: CalledVariant, individuals: Sequence[str], ploidy: int, path: str | os.PathLike[str]
 ) -> tuple[np.ndarray, list[int]]:
     """Return the names of the alleles of a variant, (individual, copy), and who has another number of alleles.
 

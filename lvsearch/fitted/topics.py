@@ -460,7 +460,10 @@ class ArrangedTopics(ReadableTopics):
         return (
             Fact("fit", repr(self.fit).partition("\n")[0]),
             Fact("evidence", "none: merged and hidden topics are no fit; .fit.evidence is that of the fit"),
-            *(Fact(f"topic {topic}", f"{name}{merged.get(topic, '')}") for topic, name in self.names().items()),
+            *(
+                Fact(f"topic {topic}", f"{name}{merged.get(topic, '')}")
+                for topic, name in zip(self.topic_numbers, self.names(), strict=True)
+            ),
         )
 
     @property

@@ -218,11 +218,13 @@ def draw_slide(result: Findings, figure: "Figure") -> None:
 
     Raises ValueError for a search without a single successful fit.
     """
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
     result.best_size  # noqa: B018 — raises where there is nothing to show
     best = None if result.training is None else result.best_shown
     lines = textwrap.wrap(visible(headline(result)), HEADLINE_WIDTH)
     engine = figure.get_layout_engine()
-    assert engine is not None
+    assert isinstance(engine, ConstrainedLayoutEngine)
     engine.set(w_pad=MARGIN * SLIDE[0] / 2, h_pad=MARGIN * SLIDE[1])
     style = {"fontsize": 19, "fontweight": "bold", "color": LIGHT.ink, "parse_math": False}
     figure.suptitle("\n".join(lines), x=MARGIN, ha="left", **style)
@@ -256,7 +258,7 @@ def _list_components(table: pd.DataFrame, noun: str, axes: "Axes") -> None:
     axes.set_axis_off()
     axes.set(xlim=(0, 1), ylim=(0, 1))
     listed = table.iloc[:MOST_LISTED]
-    largest = max(float(table["share"].max()), 1e-12) if "share" in table else 1.0
+    largest = max(float(table["share"].to_numpy(np.float64).max()), 1e-12) if "share" in table else 1.0
     height, rest = 1 / (MOST_LISTED + 0.6), len(table) - len(listed)
     for place, (number, row) in enumerate(zip(listed.index.tolist(), listed.to_dict("records"), strict=True)):
         top, colour = 1 - place * height, LIGHT.colour_of_part(number)

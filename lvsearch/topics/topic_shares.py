@@ -7,7 +7,7 @@ fits each topic best.
 
 from datetime import date
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pandas as pd
@@ -146,13 +146,13 @@ def _calendar_groups(values: pd.Series, period: str) -> tuple[pd.Series, list[st
         held = known.dt.tz_localize(None).dt.to_period(sign)
     else:
         once = known.astype(object).drop_duplicates()  # many documents have the date of another one
-        period_of = {value: _as_date(value, int(place), period).to_period(sign) for place, value in once.items()}
+        period_of = {value: _as_date(value, place, period).to_period(sign) for place, value in once.items()}
         held = known.astype(object).map(period_of)
     names = pd.Series([str(each) for each in held], index=known.index, dtype=object).reindex(values.index)
     return names, [] if held.empty else [str(each) for each in pd.period_range(held.min(), held.max())]
 
 
-def _as_date(value: Any, place: int, period: str) -> pd.Timestamp:
+def _as_date(value: Any, place: Any, period: str) -> pd.Timestamp:
     """Return a date, or the text of one, as a timestamp without a time zone: the local time that it says.
 
     place: the number of the document, for the message.
@@ -163,7 +163,8 @@ def _as_date(value: Any, place: int, period: str) -> pd.Timestamp:
     is_text = isinstance(value, str) and value[:1].isdigit() and (period == "year" or len(value) > len("2008"))
     if is_text or isinstance(value, date | np.datetime64):
         try:
-            return pd.Timestamp(pd.to_datetime(value, format="ISO8601") if is_text else value).tz_localize(None)
+            found = pd.Timestamp(pd.to_datetime(value, format="ISO8601") if is_text else value)
+            return cast(pd.Timestamp, found.tz_localize(None))
         except ValueError:  # a text of another form
             pass
     raise ValueError(
@@ -230,8 +231,9 @@ def plot_prevalence(table: pd.DataFrame, names: pd.Series, ax: "Axes | None" = N
     axes = in_house_style(ax)
     palette = palette_of(axes)
     groups = list(dict.fromkeys(table["group"]))
-    means = table.groupby("topic")["mean"]  # a group without documents has no mean, and does not count here
-    spread = means.max() - means.min()
+    # a group without documents has no mean, and does not count here
+    means = {topic: rows["mean"].to_numpy(np.float64) for topic, rows in table.groupby("topic")}
+    spread = pd.Series({topic: float(np.nanmax(mean) - np.nanmin(mean)) for topic, mean in means.items()})
     topics = list(spread.sort_values(ascending=False, kind="stable").index[:MOST_LINES])
     in_order = getattr(table["group"].dtype, "ordered", False) or not isinstance(groups[0], str | bool)
     step = -(-len(groups) // MOST_LABELS) if in_order else 1
