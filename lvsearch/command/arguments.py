@@ -7,7 +7,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from lvsearch.command.argument_types import read_number, read_positive_number, read_two_numbers, read_whole_number
 
@@ -18,6 +18,8 @@ The second command scores the fits by other criteria. It keeps more of them, so 
 """
 FORMER_SCORES = "audit"
 """The former name of `lvsearch scores`; `result.audit()` is something else, a check of the evidence."""
+COMPLETION = "--print-completion"
+"""The option that prints a script for the completion of a shell."""
 Run = Callable[[argparse.Namespace], int]
 """A function that runs a command with its options and returns the exit status."""
 
@@ -67,6 +69,7 @@ REPORT_EPILOG = """\
 examples:
   lvsearch report run/                  writes run/report/ anew
   lvsearch report run/ --out paper/     into a new folder
+  lvsearch report run/ --slide slide.svg --table topics.xlsx
 """
 SCORES_EPILOG = """\
 examples:
@@ -105,6 +108,35 @@ class OneLineParser(argparse.ArgumentParser):
         self.exit(2, f"lvsearch: error: {message}; all options: {self.prog} --help\n")
 
 
+class PrintCompletion(argparse.Action):
+    """An option that prints a script with which a shell completes this command line, and ends the program."""
+
+    def __call__(
+        self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, values: Any, option: str | None = None
+    ) -> None:
+        """Print the script for the shell `values` and exit with status 0; with status 2 if shtab is not installed."""
+        try:
+            import shtab  # pyright: ignore[reportMissingImports]
+        except ImportError:
+            parser.error(f"{COMPLETION} needs shtab: pip install 'lvsearch[completion]'")
+        _complete_paths(parser, shtab.FILE)
+        print(shtab.complete(parser, values))
+        parser.exit()
+
+
+def _complete_paths(parser: argparse.ArgumentParser, how: Any) -> None:
+    """Mark every argument of a parser and of its commands that is a path, so that shells complete names of files.
+
+    how: the mark, `shtab.FILE`
+    """
+    for action in parser._actions:
+        if action.type is Path:
+            action.complete = how  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(action, argparse._SubParsersAction):
+            for command in action.choices.values():
+                _complete_paths(command, how)
+
+
 def parser(arguments: Sequence[str], runs: Runs) -> argparse.ArgumentParser:
     """Return the parser of all commands. Parsed options have the function that runs the chosen command as `run`.
 
@@ -118,6 +150,12 @@ def parser(arguments: Sequence[str], runs: Runs) -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     top.add_argument("--version", action="version", version=f"lvsearch {version('lvsearch')}")
+    top.add_argument(
+        COMPLETION,
+        action=PrintCompletion,
+        choices=("bash", "zsh", "fish"),
+        help="print what completes commands and options in a shell, for a file of that shell (lvsearch[completion])",
+    )
     commands = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add_demo(commands, runs.demo)
     _add_search(commands, runs.search)
@@ -125,7 +163,7 @@ def parser(arguments: Sequence[str], runs: Runs) -> argparse.ArgumentParser:
     _add_report(commands, runs.report)
     _add_scores(commands, runs.scores, called=arguments[:1])
     _add_convert(commands, runs.convert)
-    _add_evaluate(commands, wanted="evaluate" in arguments[:1])
+    _add_evaluate(commands, wanted=bool(arguments) and arguments[0].startswith(("evaluate", COMPLETION)))
     return top
 
 
@@ -307,6 +345,13 @@ def _add_report(commands: "argparse._SubParsersAction", run: Run) -> None:
     report = _command(commands, "report", "Write the report of a search: pictures, tables, a summary.", REPORT_EPILOG)
     report.add_argument("folder", type=Path, help="the folder of the search")
     report.add_argument("--out", type=Path, help="a new folder (default: report/ in the folder of the search)")
+    report.add_argument(
+        "--slide",
+        type=Path,
+        metavar="FILE",
+        help="write one slide too: answer, picture, topics (.png, .svg)",
+    )
+    report.add_argument("--table", type=Path, metavar="FILE", help="write the table of topics too (.csv, .xlsx)")
     _add_json(report)
     _add_cache(report)
     report.set_defaults(run=run)

@@ -204,6 +204,10 @@ def _report(options: argparse.Namespace) -> int:
     # A search that is still running writes its own report in the end: an older one must not take its place.
     with known_folder(options.folder) if options.out is None else new_folder(options.out):
         result = load(options.folder)
+        if options.slide is not None:
+            result.save_slide(options.slide)
+        if options.table is not None:
+            result.save_table(options.table)
         _conclude(result, options.folder / REPORT if options.out is None else options.out, as_json=options.json)
     return 0
 
@@ -434,7 +438,7 @@ def _write_and_print(result: "SearchResult", folder: Path, as_json: bool) -> int
         print(json_answer(result, Path(path).with_name(NAME)))
         return status
     print(f"\n{summary(result, comparison)}")
-    topics = topics_table(result.best).map(lambda cell: visible(cell) if isinstance(cell, str) else cell)
+    topics = topics_table(result.best_shown).map(lambda cell: visible(cell) if isinstance(cell, str) else cell)
     if not topics.empty:
         print(f"\n{topics.to_string(index=False, justify='left', formatters=_left_aligning_formatters(topics))}")
     page = Path(path).with_name(NAME).resolve().as_uri()

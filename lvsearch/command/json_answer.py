@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from lvsearch.fitted.topics import FittedTopics
 from lvsearch.results.wording import answer
+from lvsearch.topics.readable_topics import ReadableTopics
 
 if TYPE_CHECKING:
     from lvsearch.results.result import SearchResult
@@ -30,8 +30,8 @@ def json_answer(result: "SearchResult", page: Path) -> str:
     """
     sizes = [] if result.by_prediction else _records(result.posterior())
     is_estimate = not result.by_prediction and not result.evaluator.nested
-    best = result.best
-    topics = best.topics(N_WORDS).reset_index() if isinstance(best, FittedTopics) else pd.DataFrame()
+    best = result.best_shown
+    topics = best.topics(N_WORDS).reset_index() if isinstance(best, ReadableTopics) else pd.DataFrame()
     record = {
         "lvsearch": version("lvsearch"),
         "answer": answer(result),

@@ -1,10 +1,12 @@
 """Genotypes of individuals: the number of copies of every allele of every locus that each individual has.
 
-They are read from text files of other programs: STRUCTURE's data file, PLINK's .ped and .raw.
+They are read from text files of other programs: STRUCTURE's data file, PLINK's .ped and .raw, and variant calls (VCF).
 """
 
 import os
-from collections.abc import Iterable, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar, NamedTuple
 
@@ -14,11 +16,16 @@ from scipy.sparse import csr_array
 from lvsearch.data.base import Nouns
 from lvsearch.data.corpus import Corpus
 from lvsearch.data.points import Points
+from lvsearch.files.packed_files import open_text
 from lvsearch.models.admixture import alleles_of
+from lvsearch.models.plain_arguments import shortened_repr, whole_number
 from lvsearch.reading.vocabulary import read_lines
 
 PED_COLUMNS = ("family", "individual", "father", "mother", "sex", "phenotype")
 RAW_COLUMNS = ("FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE")
+VCF_COLUMNS = ("#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT")
+UNKNOWN = "."
+"""The mark of an unknown allele, an absent name or an absent value in a VCF file."""
 OTHER = "other"
 """The name of the second allele in .raw files, which count one allele and do not name the other."""
 
@@ -214,29 +221,242 @@ def count_alleles(
     if len(set(loci)) < len(loci):
         twice = next(name for name in loci if list(loci).count(name) > 1)
         raise ValueError(f"{path}: got two loci named {twice!r}, expected distinct names")
-    blocks, vocabulary, constant = [], [], 0
-    for place, locus in enumerate(loci):
-        column = alleles[:, :, place].astype(str)
-        found = sorted(set(column.ravel()) - {missing}, key=lambda allele: (len(allele), allele))
-        if len(found) < 2:
-            constant += 1
-            continue
-        blocks.append(np.stack([(column == allele).sum(1) for allele in found], axis=1))
-        vocabulary.extend(f"{locus}={allele}" for allele in found)
-    if not blocks:
-        raise ValueError(f"{path}: got {len(loci)} loci with one allele or none each, expected some that vary")
-    notes = (f"{constant} of {len(loci)} loci with one allele or none left out",) * (constant > 0)
-    together = csr_array(np.concatenate(blocks, axis=1).astype(np.int32))
+    counted = [count_locus(locus, alleles[:, :, place], missing) for place, locus in enumerate(loci)]
+    return put_loci_together(counted, names, populations, (), path)
+
+
+class LocusCounts(NamedTuple):
+    """The number of copies of each allele of one locus in each individual.
+
+    words: "locus=allele" for each allele that some individual has
+    copies: the number of copies, (individuals, alleles)
+    """
+
+    words: tuple[str, ...]
+    copies: np.ndarray
+
+
+def count_locus(locus: str, alleles: np.ndarray, missing: str) -> LocusCounts:
+    """Count the copies of each allele of a locus in each individual.
+
+    locus: the name of the locus
+    alleles: the name of each allele, (individual, copy of the genome)
+    missing: the mark of an unknown allele
+    """
+    column = alleles.astype(str)
+    found = sorted(set(column.ravel()) - {missing}, key=lambda allele: (len(allele), allele))
+    copies = [(column == allele).sum(1, dtype=np.int32) for allele in found]
+    together = np.stack(copies, axis=1) if copies else np.zeros((len(column), 0), np.int32)
+    return LocusCounts(tuple(f"{locus}={allele}" for allele in found), together)
+
+
+def put_loci_together(
+    counted: Sequence[LocusCounts],
+    names: Iterable[str],
+    populations: Iterable[str] | None,
+    notes: tuple[str, ...],
+    path: str | os.PathLike[str],
+) -> GenotypeCounts:
+    """Return the counts of all loci in one table. Loci with a single allele, which tell nothing, are left out.
+
+    counted: the copies of the alleles of each locus
+    names: the names of the individuals
+    populations: the population of each individual, or None
+    notes: what was left out before
+    path: the file, for messages
+
+    Raises ValueError if no locus is left.
+    """
+    varying = [each for each in counted if len(each.words) > 1]
+    constant = len(counted) - len(varying)
+    if not varying:
+        before = "".join(f"; {note}" for note in notes)
+        raise ValueError(
+            f"{path}: got {len(counted)} loci with one allele or none each, expected some that vary{before}"
+        )
+    notes = (*notes, *([f"{constant} of {len(counted)} loci with one allele or none left out"] if constant else []))
+    together = csr_array(np.concatenate([each.copies for each in varying], axis=1))
+    vocabulary = tuple(word for each in varying for word in each.words)
     from_where = None if populations is None else tuple(populations)
-    return GenotypeCounts(together, tuple(vocabulary), tuple(names), from_where, notes)
+    return GenotypeCounts(together, vocabulary, tuple(names), from_where, notes)
+
+
+# ── variant calls ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class CalledVariant(NamedTuple):
+    """One line of a VCF file.
+
+    line: its number in the file, from 1
+    name: the ID, or "chromosome:position" without one
+    alleles: REF, and then every ALT
+    failed: the filters that the variant failed; () for PASS, and where no filter was applied
+    genotypes: the GT of each individual, such as "0/1", "1|1" or "./."; () if the line has none
+    """
+
+    line: int
+    name: str
+    alleles: tuple[str, ...]
+    failed: tuple[str, ...]
+    genotypes: tuple[str, ...]
+
+
+def read_vcf(path: str | os.PathLike[str], *, ploidy: int, keep_filtered: bool) -> GenotypeCounts:
+    """Read the alleles of individuals from a VCF file of text, packed or not, and count their copies.
+
+    ploidy: the number of copies of the genome; a genotype with another number of alleles is unknown
+    keep_filtered: True to keep variants that failed a filter
+
+    A variant is named by its ID, else by its place, and by place and alleles where two would have one name. Notes say
+    how many variants and genotypes were left out, and why.
+
+    Raises ValueError, with the number of the line, for a file that is no VCF, lines of another length, and genotypes of
+    alleles that the variant does not have. Also for two individuals or two variants with one name, and no locus that
+    varies.
+    """
+    counted: list[LocusCounts] = []
+    first_line: dict[str, int] = {}
+    without_genotypes, filtered, failed, odd = 0, 0, Counter(), []
+    with open_text(path) as file:
+        lines = enumerate((line.rstrip("\n") for line in file), 1)
+        individuals = _vcf_individuals(lines, path)
+        for variant in _vcf_variants(lines, len(individuals), path):
+            if variant.failed and not keep_filtered:
+                filtered, failed = filtered + 1, failed + Counter(variant.failed)
+                continue
+            if not variant.genotypes:
+                without_genotypes += 1
+                continue
+            name = variant.name
+            if name in first_line:  # of two lines at one place, the alleles tell them apart
+                name = f"{name}:{variant.alleles[0]}>{','.join(variant.alleles[1:])}"
+            if name in first_line:
+                raise ValueError(
+                    f"{path}, line {variant.line}: got the variant {name!r} again after line {first_line[name]}, "
+                    "expected distinct IDs, or distinct places and alleles"
+                )
+            first_line[name] = variant.line
+            column, others = _vcf_alleles(variant, individuals, ploidy, path)
+            odd += [(individuals[place], name) for place in others]
+            counted.append(count_locus(name, column, UNKNOWN))
+    n_variants = len(counted) + without_genotypes + filtered
+    notes = []
+    if filtered:
+        named = ", ".join(f"{name} {times:,}" for name, times in failed.most_common(5))
+        notes.append(f"variants that failed a filter, left out: {filtered:,} of {n_variants:,} ({named})")
+    if without_genotypes:
+        notes.append(f"variants without genotypes (GT), left out: {without_genotypes:,} of {n_variants:,}")
+    if odd:
+        who, where = odd[0]
+        notes.append(
+            f"genotypes of another number of alleles than {ploidy}, taken as unknown: {len(odd):,} (the first: {who} "
+            f"at {where})"
+        )
+    return put_loci_together(counted, individuals, None, tuple(notes), path)
+
+
+def _vcf_individuals(lines: Iterator[tuple[int, str]], path: str | os.PathLike[str]) -> tuple[str, ...]:
+    """Read the header of a VCF file up to its last line, and return the names of the individuals.
+
+    lines: (number, text) of each line; the header is taken from it
+
+    Raises ValueError, with the number of the line, for another header, no individual, and a name that occurs twice.
+    """
+    number, line = next(lines, (1, ""))
+    if not line.startswith("##fileformat=VCF"):
+        raise ValueError(
+            f"{path}, line 1: got {shortened_repr(line)}, expected ##fileformat=VCFv4.2 or another version"
+        )
+    while line.startswith("##"):
+        number, line = next(lines, (number + 1, ""))
+    columns = line.split("\t")
+    fixed, individuals = tuple(columns[: len(VCF_COLUMNS)]), tuple(columns[len(VCF_COLUMNS) :])
+    if fixed != VCF_COLUMNS or not individuals:
+        got = "no individuals" if fixed in (VCF_COLUMNS, VCF_COLUMNS[:-1]) else shortened_repr(line)
+        raise ValueError(
+            f"{path}, line {number}: got {got}, expected the line {' '.join(VCF_COLUMNS)} and the names of "
+            "individuals, separated by tabs"
+        )
+    twice = next((name for name, times in Counter(individuals).items() if times > 1), None)
+    if twice is not None:
+        raise ValueError(f"{path}, line {number}: got two individuals named {twice!r}, expected distinct names")
+    return individuals
+
+
+def _vcf_variants(
+    lines: Iterator[tuple[int, str]], n_individuals: int, path: str | os.PathLike[str]
+) -> Iterator[CalledVariant]:
+    """Yield the variants of a VCF file, a line each.
+
+    lines: (number, text) of each line after the header
+
+    Raises ValueError, with the number of the line, for lines of another length.
+    """
+    width = len(VCF_COLUMNS) + n_individuals
+    for number, line in lines:
+        if not line:
+            continue
+        cells = line.split("\t")
+        if len(cells) != width:
+            raise ValueError(
+                f"{path}, line {number}: got {len(cells)} columns, expected {width}, separated by tabs: "
+                f"{len(VCF_COLUMNS)} of the variant and one for each of {n_individuals} individuals"
+            )
+        chromosome, position, name, ref, alt, _, failed, _, form = cells[: len(VCF_COLUMNS)]
+        keys = form.split(":")
+        place = keys.index("GT") if "GT" in keys else None
+        yield CalledVariant(
+            number,
+            f"{chromosome}:{position}" if name == UNKNOWN else name,
+            (ref, *([] if alt == UNKNOWN else alt.split(","))),
+            () if failed in (UNKNOWN, "PASS") else tuple(failed.split(";")),
+            () if place is None else tuple(_value_at(cell, place) for cell in cells[len(VCF_COLUMNS) :]),
+        )
+
+
+def _value_at(cell: str, place: int) -> str:
+    """Return the value at a place of a cell such as "0/1:35:9"; values at the end may be left out, and are unknown."""
+    values = cell.split(":", place + 1)
+    return values[place] if place < len(values) else UNKNOWN
+
+
+def _vcf_alleles(
+    variant: CalledVariant, individuals: Sequence[str], ploidy: int, path: str | os.PathLike[str]
+) -> tuple[np.ndarray, list[int]]:
+    """Return the names of the alleles of a variant, (individual, copy), and who has another number of alleles.
+
+    The alleles of the latter are unknown.
+
+    Raises ValueError, with the number of the line, for a genotype of other alleles than the variant has.
+    """
+    numbers = {str(number): allele for number, allele in enumerate(variant.alleles)} | {UNKNOWN: UNKNOWN}
+    by_genotype: dict[str, tuple[str, ...]] = {}
+    others, rows = [], []
+    for place, genotype in enumerate(variant.genotypes):
+        if genotype not in by_genotype:
+            copies = re.split(r"[/|]", genotype.lstrip("/|"))
+            unknown = next((copy for copy in copies if copy not in numbers), None)
+            if unknown is not None:
+                raise ValueError(
+                    f"{path}, line {variant.line}: got the genotype {genotype!r} of {individuals[place]}, expected "
+                    f"numbers of alleles from 0 to {len(variant.alleles) - 1}, or . where unknown, such as 0/1 or ./."
+                )
+            by_genotype[genotype] = tuple(numbers[copy] for copy in copies)
+        found = by_genotype[genotype]
+        if len(found) != ploidy:
+            if set(found) != {UNKNOWN}:
+                others.append(place)
+            found = (UNKNOWN,) * ploidy
+        rows.append(found)
+    return np.array(rows, str), others
 
 
 class Genotypes(Corpus):
     """A corpus whose documents are individuals and whose words are alleles, "locus=allele", locus after locus.
 
-    Build one with `from_structure`, `from_ped` or `from_raw`, or from counts with `from_matrix`. A missing genotype has
-    no copies. `document_labels` are the populations that the file names; they are never used in fitting. Use it with
-    `lv.models.Admixture.from_vocabulary(genotypes.vocabulary)`, or without admixture with `points()`.
+    Build one with `from_structure`, `from_ped`, `from_raw` or `from_vcf`, or from counts with `from_matrix`. A missing
+    genotype has no copies. `document_labels` are the populations that the file names; they are never used in fitting.
+    Use it with `lv.models.Admixture.from_vocabulary(genotypes.vocabulary)`, or without admixture with `points()`.
     """
 
     nouns: ClassVar[Nouns] = Nouns("genotypes", "individual", "individuals", "allele copy", "allele copies")
@@ -300,6 +520,26 @@ class Genotypes(Corpus):
         NA.
         """
         return cls._read(read_raw(path))
+
+    @classmethod
+    def from_vcf(cls, path: str | os.PathLike[str], *, ploidy: int = 2, keep_filtered: bool = False) -> "Genotypes":
+        """Read the genotypes (GT) of a VCF file: text, also packed (.vcf.gz). Phase is not used.
+
+        A variant is a locus, called by its ID, else "chromosome:position"; its alleles are REF and every ALT. `notes`
+        say what was left out: variants that failed a filter or have no genotypes, loci that do not vary, and genotypes
+        of another ploidy. The file names no populations.
+
+        Args:
+            path: the file. Of a binary one (.bcf): `bcftools view -o calls.vcf.gz calls.bcf`.
+            ploidy: the number of copies of the genome. A genotype with another number of alleles, such as "1" of a male
+                on X, is unknown.
+            keep_filtered: True keeps variants whose column FILTER names filters that they failed.
+
+        Raises:
+            ValueError: with the line, a header or a line of another form, or a genotype of alleles that the variant has
+                not; two individuals or variants of one name; no locus that varies; a ploidy below 1.
+        """
+        return cls._read(read_vcf(path, ploidy=whole_number("ploidy", ploidy, least=1), keep_filtered=keep_filtered))
 
     @classmethod
     def _read(cls, found: GenotypeCounts) -> "Genotypes":

@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from jaxtyping import Float
 
 from lvsearch.data.base import Data
+from lvsearch.files.storage import CorruptFolderError
 from lvsearch.fitted.annotation import FittedImages
 from lvsearch.fitted.blocks import FittedBlocks
 from lvsearch.fitted.clusters import FittedMixture
@@ -24,7 +26,7 @@ from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.populations import FittedPopulations
 from lvsearch.fitted.sequences import FittedSequences
 from lvsearch.fitted.stored_fits import load_parts
-from lvsearch.fitted.topics import FittedTopics
+from lvsearch.fitted.topics import ArrangedTopics, FittedTopics
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.likelihood import document_likelihood
 from lvsearch.models.admixture import Admixture
@@ -40,6 +42,7 @@ from lvsearch.models.plsi import PLSI
 from lvsearch.models.poisson_factorization import PoissonFactorization
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.sizing.fit import Fit
+from lvsearch.topics.readable_topics import Arrangement, ReadableTopics
 
 SLACK = 1e-9
 """The amount by which each end of an interval is moved outwards for rounding errors, relative to 1 + |score|."""
@@ -95,6 +98,55 @@ fitted_type.register(LatentBlockModel, lambda model: FittedBlocks)
 fitted_type.register(PoissonFactorization, lambda model: FittedFactorization)
 
 
+@singledispatch
+def component_table(fitted: FittedModel | ReadableTopics) -> pd.DataFrame:
+    """Return a table of the components of a fit for people, with a row per component, the largest first.
+
+    Columns are `name` and, where units are described by shares of components, `share` (of all observations). Of topics
+    follow `label`, if documents have labels, and `words`; of mixtures the mean of each column of the data; of features
+    what a feature adds to each column. The index has the numbers of the components.
+    """
+    assert isinstance(fitted, FittedModel)  # topics are registered below
+    names = fitted.component_names()
+    table = pd.DataFrame({"name": names}, index=pd.RangeIndex(len(names), name="component"))
+    try:
+        members = fitted.members()
+    except ValueError:  # units that are not described by shares of components
+        return table
+    if not np.allclose(members.shares.sum(axis=1), 1.0, atol=1e-3):  # numbers of another kind, which happen to be small
+        return table
+    table["share"] = members.weight @ members.shares / max(float(members.weight.sum()), 1e-300)
+    return table.sort_values("share", ascending=False, kind="stable")
+
+
+@component_table.register
+def _table_of_topics(fitted: ReadableTopics) -> pd.DataFrame:
+    """Return the table of topics: name, share of the tokens, label and words."""
+    table = fitted.topics().rename(columns={"prevalence": "share"})
+    if "name" not in table:
+        table.insert(0, "name", fitted.names())
+    return table
+
+
+@component_table.register
+def _table_of_clusters(fitted: FittedMixture) -> pd.DataFrame:
+    """Return the table of clusters: name, mixing weight, and the mean of each column of the data."""
+    return _with_columns(fitted.component_names(), fitted.weights(), fitted.means())
+
+
+@component_table.register
+def _table_of_features(fitted: FittedFeatures) -> pd.DataFrame:
+    """Return the table of features: name, share of the rows, and what a feature adds to each column of the data."""
+    return _with_columns(fitted.component_names(), fitted.shares(), fitted.loadings())
+
+
+def _with_columns(names: tuple[str, ...], shares: pd.Series, columns: pd.DataFrame) -> pd.DataFrame:
+    """Return names, shares and further columns as a table, the largest share first. A column may be called "name"."""
+    head = pd.DataFrame({"name": list(names), "share": shares.to_numpy(np.float64)}, index=columns.index)
+    order = np.argsort(-head["share"].to_numpy(), kind="stable")
+    return pd.concat([head, columns], axis=1).iloc[order]
+
+
 def as_fitted_model(fit: Fit, training: Data) -> FittedModel:
     """Return a fit that a search made as a `FittedModel`, with methods such as `transform` and `score`.
 
@@ -108,12 +160,23 @@ def as_fitted_model(fit: Fit, training: Data) -> FittedModel:
     return fitted_type(fit.state.model)(fit.size, fit.evidence, fit.state, training)
 
 
-def load_fit(folder: str | Path) -> FittedModel:
+def load_fit(folder: str | Path) -> FittedModel | ArrangedTopics:
     """Return the fit that `fit.save` wrote to a folder, ready for `transform` and `score`. Nothing is fitted again.
+
+    If topics with names of their own, or merged or without some, were saved, these are returned (`ArrangedTopics`).
 
     Raises FileNotFoundError if there is no such folder. Raises `CorruptFolderError` (a ValueError) if it holds no fit,
     is damaged, or has a model that is not registered here (`lv.models.register`). Raises ValueError for a folder that
     is no path.
     """
-    parts = load_parts(as_path("folder", folder))
-    return fitted_type(parts.estimate.model)(*parts)
+    folder = as_path("folder", folder)
+    parts, arrangement = load_parts(folder)
+    fitted = fitted_type(parts.estimate.model)(*parts)
+    if arrangement is None:
+        return fitted
+    if not isinstance(fitted, FittedTopics):
+        raise CorruptFolderError(f"{folder} holds an arrangement of topics, but no topics; was it written by lvsearch?")
+    try:
+        return ArrangedTopics(fitted, Arrangement.from_json(arrangement))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptFolderError(f"{folder} holds a damaged arrangement of topics ({error})") from error

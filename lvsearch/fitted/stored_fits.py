@@ -129,8 +129,14 @@ class FitParts(NamedTuple):
     training: Data
 
 
-def save_parts(fit: FitParts, folder: Path) -> None:
+ARRANGEMENT = "arrangement"
+"""The name under which a folder holds how the topics of the fit are shown, if somebody arranged them."""
+
+
+def save_parts(fit: FitParts, folder: Path, arrangement: Mapping[str, Any] | None = None) -> None:
     """Write a fit with its data to a new folder: either the whole folder appears or none.
+
+    arrangement: how the topics of the fit are shown, as JSON data; None where nobody arranged them.
 
     Raises FileExistsError if the folder exists already, ValueError for a model or data that cannot be stored.
     """
@@ -142,13 +148,14 @@ def save_parts(fit: FitParts, folder: Path) -> None:
         "state": encode_estimate(fit.estimate),
         "data": data,
         "versions": versions(),
+        **({} if arrangement is None else {ARRANGEMENT: dict(arrangement)}),
     }
     with new_folder(folder):
         write_folder(folder, body, {"data": data_arrays, "fit": estimate_arrays(fit.estimate)})
 
 
-def load_parts(folder: Path) -> FitParts:
-    """Return the fit that `save_parts` wrote to a folder.
+def load_parts(folder: Path) -> tuple[FitParts, Any]:
+    """Return the fit that `save_parts` wrote to a folder, and the JSON data of its arrangement; None without one.
 
     Raises FileNotFoundError if there is no such folder, `CorruptFolderError` if it holds no fit or is damaged.
     """
@@ -158,7 +165,8 @@ def load_parts(folder: Path) -> FitParts:
     try:
         training = decode_data(body["data"], arrays["data"], folder)
         estimate = decode_estimate(body["state"], arrays["fit"])
-        return as_declared(FitParts(tuple(body["size"]), Evidence(*body["evidence"]), estimate, training))
+        parts = as_declared(FitParts(tuple(body["size"]), Evidence(*body["evidence"]), estimate, training))
+        return parts, body.get(ARRANGEMENT)
     except (KeyError, TypeError, IndexError, AttributeError, RecursionError) as error:
         raise CorruptFolderError(f"{folder} lacks what a fit needs ({error!r}); was it written by lvsearch?") from error
 

@@ -1,51 +1,45 @@
-"""The class `FittedTopics`: a fitted topic model, with topics, document proportions, scores, tables and pictures."""
+"""Fitted topic models: `FittedTopics`, one fit with scores and recommendations, and `ArrangedTopics`, its topics as a
+person arranged them.
+"""
 
 import warnings
-from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Float, Int
+from scipy.sparse import csr_array
 
 from lvsearch.comparison.alignment import match_references
 from lvsearch.comparison.similarity import ComponentMembers, word_affinity
+from lvsearch.data.base import Data
 from lvsearch.data.corpus import Corpus
 from lvsearch.fitted.model import FittedModel, comparable_fit
-from lvsearch.fitted.recommending import recommended
+from lvsearch.fitted.stored_fits import FitParts, save_parts
 from lvsearch.inference.data.documents import counts_of
+from lvsearch.inference.engine.estimate import Estimate
+from lvsearch.inference.likelihood import expected_proportions, proportion_draws
 from lvsearch.inference.word_mixtures import document_proportions
-from lvsearch.models.families import IndicatorFamily
-from lvsearch.models.plain_arguments import checked_seed, real_number, shortened_repr, whole_number
+from lvsearch.models.families import Dirichlet, IndicatorFamily
+from lvsearch.models.plain_arguments import as_path, checked_seed, real_number, shortened_repr, whole_number
 from lvsearch.models.topic_model import TopicModel
-from lvsearch.pictures.style import draw_captioned
+from lvsearch.pictures.fact_card import Fact, html_card, text_card
 from lvsearch.texts.analyzer import Analyzer
 from lvsearch.texts.counting import is_words
-from lvsearch.topics.coloured_text import ColouredDocument, ColouredText, ColouredWord, colour_text
-from lvsearch.topics.distinctive_words import (
-    Namer,
-    TopicSketch,
-    distinct_names,
-    frex_scores,
-    names_of,
-    relevance_scores,
-    top_words,
-)
+from lvsearch.topics.coloured_text import ColouredText, colour_text
 from lvsearch.topics.other_programs import PyLDAvisInputs, pyldavis_inputs, require_genes, write_anndata
-from lvsearch.topics.topic_map import draw_topic_map, topic_places
-from lvsearch.topics.topic_scores import npmi_coherence
-from lvsearch.topics.topic_shares import LEVEL, label_topics, plot_prevalence, prevalence, share_correlations
+from lvsearch.topics.readable_topics import Arrangement, ReadableTopics
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-SKETCHED_WORDS, SKETCHED_DOCUMENTS = 20, 5
-"""How many words and documents of each topic are passed to a function that chooses the topic's name."""
+LEVELS = (5.0, 95.0)
+"""The percentiles of the posterior draws that are the ends of the interval of a probability."""
 
 
 @dataclass(frozen=True, repr=False)
-class FittedTopics(FittedModel):
+class FittedTopics(FittedModel, ReadableTopics):
     """A topic model, fitted at one size (number of topics): documents draw their words from topics.
 
     In shapes, `topic` stands for the number of topics K, `word` for the vocabulary, and `docs` for the documents.
@@ -130,75 +124,15 @@ class FittedTopics(FittedModel):
         """Return a distinct name for each topic, in the order of the topics' numbers; `names` makes them."""
         return tuple(self.names())
 
-    def topics(self, n_words: int = 10, relevance: float | int = 1.0) -> pd.DataFrame:
-        """Return a table of the topics, one row each, most prevalent first.
-
-        n_words: the number of words shown for each topic.
-        relevance: λ in λ log p(word | topic) + (1 − λ) log [p(word | topic) / p(word)], which orders the words (Sievert
-            & Shirley 2014, Eq. 1). 1 gives the most probable words, which topics share. About 0.6 gives words that
-            distinguish the topic.
-
-        Columns are `prevalence` (the topic's share of the training tokens) and `words` (joined by spaces). If the
-        corpus has labels, `label` is the label whose documents use the topic most out of proportion.
-
-        Raises ValueError for a relevance outside 0 to 1, and for fewer than one word.
-        """
-        n_words = whole_number("n_words", n_words, least=1)
-        words = self._topic_word
-        top = top_words(relevance_scores(words, self._token_shares, relevance), self._words, n_words)
-        frame = pd.DataFrame(
-            {"prevalence": self._token_shares, "words": [" ".join(row) for row in top]},
-            index=pd.RangeIndex(len(words), name="topic"),
-        )
-        if self.training.unit_labels is not None:
-            lengths = self.training.observations_per_unit
-            frame.insert(
-                1, "label", label_topics(tuple(self.training.unit_labels), self.proportions * lengths[:, None])
-            )
-        return frame.sort_values("prevalence", ascending=False, kind="stable")
+    @property
+    def topic_numbers(self) -> tuple[int, ...]:
+        """The numbers of the topics, 0 … K − 1."""
+        return tuple(range(len(self._topic_word)))
 
     @cached_property
     def proportions(self) -> Float[np.ndarray, "docs topic"]:
         """The expected topic proportions of the training documents, (documents, topics); rows sum to 1."""
         return np.asarray(self.transform(self.training), np.float64)
-
-    def names(self, n_words: int = 3, namer: Namer | None = None) -> pd.Series:
-        """Return a distinct name for each topic as a series (topics,), by default its most distinctive words.
-
-        Words are ranked by FREX, a mean of how frequent and how exclusive a word is in the topic.
-
-        n_words: the number of words in a name.
-        namer: a function that returns a name for a `TopicSketch` (share, words, distinctive words, documents); None
-            for the distinctive words.
-
-        Raises ValueError for a name that is no text, and for fewer than one word.
-        """
-        n_words = whole_number("n_words", n_words, least=1)
-        if namer is None:  # only a namer needs the documents of each topic, for which inference runs
-            names = distinct_names(self._distinctive_words, n_words)
-        else:
-            names = names_of(self.sketches, namer, n_words)
-        return pd.Series(names, index=pd.RangeIndex(len(self._topic_word)))
-
-    @cached_property
-    def sketches(self) -> tuple[TopicSketch, ...]:
-        """A summary of each topic from which a name can be chosen, in the order of the topics' numbers.
-
-        A summary holds the topic's share of the training tokens, and its 20 most probable and 20 most distinctive
-        words. It also names the 5 documents with the largest share of the topic.
-        """
-        probable = top_words(self._topic_word, self._words, SKETCHED_WORDS)
-        distinctive, names = self._distinctive_words, self._document_names
-        return tuple(
-            TopicSketch(
-                topic,
-                float(self._token_shares[topic]),
-                tuple(probable[topic]),
-                tuple(distinctive[topic]),
-                tuple(names[document] for document in self.representative(topic, SKETCHED_DOCUMENTS)["document"]),
-            )
-            for topic in range(len(probable))
-        )
 
     @property
     def proportions_prior(self) -> Any:
@@ -229,7 +163,7 @@ class FittedTopics(FittedModel):
         if data.n_units != 1:
             raise ValueError(f"got {data.n_units} units, expected one: recommend for each by itself")
         words = self.table(self.model.topic_site)
-        return recommended(
+        return recommended_words(
             self.model,
             self.estimate,
             words.to_numpy(np.float64),
@@ -293,140 +227,39 @@ class FittedTopics(FittedModel):
             threshold=threshold,
         )
 
-    def representative(self, topic: int, n: int = 5) -> pd.DataFrame:
-        """Return a table of the `n` training documents with the largest share of a topic, the largest share first.
+    def renamed(self, names: Mapping[int, str]) -> "ArrangedTopics":
+        """Return the topics with names of your own, for tables, pictures and reports.
 
-        topic: the number of the topic.
+        names: the name of each topic that is to have one, by its number: {0: "sport", 3: "weather"}. The others keep
+            the names that `names` makes of their words.
 
-        Columns are `document` (its number), `share` (of the topic in the document) and `tokens` (its length). If the
-        corpus has them, `name`, `label` and the columns of its metadata follow. A metadata column whose name is taken
-        gets " (metadata)" added to its name.
-
-        Raises ValueError for a number that no topic has, and for fewer than one document.
+        Raises ValueError for a number that no topic has, a name that is no text or empty, and one name for two topics.
         """
-        n, topic = whole_number("n", n, least=1), whole_number("topic", topic)
-        proportions = self.proportions
-        if not 0 <= topic < proportions.shape[1]:
-            raise ValueError(f"got topic={topic}, expected one of 0 … {proportions.shape[1] - 1}")
-        first = np.argsort(-proportions[:, topic], kind="stable")[:n]
-        frame = pd.DataFrame(
-            {
-                "document": first,
-                "share": proportions[first, topic],
-                "tokens": self.training.observations_per_unit[first],
-            }
-        )
-        if self._corpus.document_names is not None:
-            frame["name"] = [self._corpus.document_names[row] for row in first]
-        if self.training.unit_labels is not None:
-            frame["label"] = [self.training.unit_labels[row] for row in first]
-        known = self._metadata
-        if known is None:
-            return frame
-        chosen = known.iloc[first].reset_index(drop=True)
-        return frame.join(chosen.rename(columns={name: f"{name} (metadata)" for name in frame.columns}))
+        return self._all_topics.renamed(names)
 
-    def document(self, number: int) -> ColouredDocument:
-        """Return a training document as a bag of words, each coloured by the topic that it most probably came from.
+    def merged(self, groups: Iterable[Sequence[int]]) -> "ArrangedTopics":
+        """Return the topics with those of each group as one topic, for tables, pictures and reports.
 
-        The probability is p(topic | word, document) ∝ share of the topic in the document × p(word | topic).
+        The shares of its members add up, and its words are the mean of theirs, weighted by their tokens. That is a way
+        of reading this fit, and no fit of a model with fewer topics: `ArrangedTopics` has no evidence and no scores.
 
-        number: the number of the document in the training corpus, from 0.
+        groups: numbers of topics, [(2, 5), (1, 7, 8)]; a merged topic has the first number of its group.
 
-        Raises ValueError for a number that no document has.
+        Raises ValueError for a number that no topic has or that is given twice, and for a group of one topic.
         """
-        corpus, number = self._corpus, whole_number("number", number)
-        if not 0 <= number < corpus.n_documents:
-            raise ValueError(f"got document {number}, expected one of 0 … {corpus.n_documents - 1}")
-        span = slice(corpus.counts.indptr[number], corpus.counts.indptr[number + 1])
-        words, counts = corpus.counts.indices[span], np.asarray(corpus.counts.data[span], np.int64)
-        shares, names = self.proportions[number], self.names()
-        weight = shares[:, None] * self._topic_word[:, words]
-        posterior = weight / np.maximum(weight.sum(axis=0), 1e-300)
-        topic = posterior.argmax(axis=0)
-        order = np.lexsort((-counts, topic, -shares[topic]))
-        coloured = tuple(
-            ColouredWord(self._words[words[i]], int(counts[i]), int(topic[i]), float(posterior[topic[i], i]))
-            for i in order
-        )
-        return ColouredDocument(
-            self._document_names[number], coloured, dict(enumerate(shares.tolist())), dict(enumerate(names))
-        )
+        return self._all_topics.merged(groups)
 
-    def coherence(self, n_words: int = 10, reference: Any = None) -> pd.Series:
-        """Return the coherence (NPMI) of each topic, from −1 to 1, as a series (topics,).
+    def without(self, topics: Iterable[int]) -> "ArrangedTopics":
+        """Return the topics without some, such as topics of stop words, for tables, pictures and reports.
 
-        A topic is coherent if its most probable words tend to occur in the same documents.
+        Hidden topics keep their part of every document. So the shares of the others stay as they are and add up to less
+        than 1; divide them by their sums if you want shares of what is shown.
 
-        n_words: the number of most probable words compared, at least two.
-        reference: the documents to count in, over the same vocabulary; by default the training data. Other documents
-            are the better check.
+        topics: the numbers of the topics to hide, such as [4, 9].
 
-        Raises ValueError for fewer than two words, and for documents over other words.
+        Raises ValueError for a number that no topic has, and if none would be left.
         """
-        n_words = whole_number("n_words", n_words, least=2)
-        corpus = self.training if reference is None else self.training.like_this(reference)
-        assert isinstance(corpus, Corpus)
-        top = np.argsort(-self._topic_word, axis=1, kind="stable")[:, :n_words]
-        return pd.Series(npmi_coherence(top, corpus.counts), index=pd.RangeIndex(len(top), name="topic"), name="npmi")
-
-    def correlations(self) -> pd.DataFrame:
-        """Return the correlation of each two topics' shares over the training documents, as a table (topics, topics).
-
-        It is positive for topics that occur together. Shares sum to 1, so unrelated topics are slightly negative, about
-        −1 / (K − 1) for K topics. It is NaN for a topic with the same share in every document.
-        """
-        return share_correlations(self.proportions)
-
-    def prevalence(self, by: Any = None, *, bins: int = 5, level: float = LEVEL, seed: int = 0) -> pd.DataFrame:
-        """Return the mean share of each topic in groups of the training documents, with bootstrap intervals.
-
-        by: a value for each document, or the name of a column of the corpus' metadata; by default the documents'
-            labels.
-        bins: the number of groups of equal size into which numbers and dates with many values are divided.
-        level: the probability with which an interval holds the mean of the population of documents.
-
-        Returns a row per group and topic, with columns `group`, `topic`, `mean`, `lower`, `upper` and `documents`.
-
-        Raises ValueError if there is nothing to group by, for values that are all missing or too few, for a series
-        whose index has the documents' names in another order, and for a level outside (0, 1).
-        """
-        bins, seed = whole_number("bins", bins, least=1), checked_seed(seed)
-        return prevalence(self.proportions, self._covariate(by), bins=bins, level=level, seed=seed)
-
-    def plot_prevalence(self, by: Any = None, *, bins: int = 5, ax: "Axes | None" = None) -> "Axes":
-        """Draw the mean share of the topics that differ most between groups of documents, and return the axes.
-
-        by: a value for each document, or the name of a column of the corpus' metadata; by default the documents'
-            labels.
-        bins: the number of groups into which numbers and dates with many values are divided.
-        ax: the axes to draw on; None for a new figure.
-        """
-        return plot_prevalence(self.prevalence(by, bins=bins), self.names(), ax)
-
-    def topic_map(self) -> pd.DataFrame:
-        """Return coordinates of the topics in a plane, where topics with similar words are near each other.
-
-        Coordinates come from classical multidimensional scaling of Jensen–Shannon distances.
-
-        Returns a row per topic, with columns `x`, `y`, `prevalence` (share of the training tokens) and `name`.
-        `.attrs["shown"]` is the share of the squared distances that the plane shows.
-        """
-        places, shown = topic_places(self._topic_word)
-        frame = pd.DataFrame(places, columns=["x", "y"], index=pd.RangeIndex(len(places), name="topic"))
-        frame["prevalence"], frame["name"] = self._token_shares, self.names().to_numpy()
-        frame.attrs["shown"] = shown
-        return frame
-
-    def plot_topic_map(self, ax: "Axes | None" = None) -> "Axes":
-        """Draw the topics as discs in a plane, near each other if they use similar words, and return the axes.
-
-        The area of a disc is the topic's share of the training tokens. `topic_map` has the coordinates.
-
-        ax: the axes to draw on; None for a new figure.
-        """
-        table = self.topic_map()
-        return draw_captioned(ax, partial(draw_topic_map, table, table.attrs["shown"]))
+        return self._all_topics.without(topics)
 
     def to_anndata(self, data: Any, *, layer: str | None = None, posterior: pd.DataFrame | None = None) -> None:
         """Write the topics into an `AnnData` of cells, in place.
@@ -468,6 +301,11 @@ class FittedTopics(FittedModel):
     # ── inner ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
+    def _all_topics(self) -> "ArrangedTopics":
+        """All topics of this fit as an arrangement that changes nothing."""
+        return ArrangedTopics(self, Arrangement.of_all(len(self.topic_numbers)))
+
+    @property
     def _corpus(self) -> Corpus:
         """The training documents."""
         return self._data_as(Corpus, None)
@@ -477,65 +315,242 @@ class FittedTopics(FittedModel):
         """The posterior mean of p(word | topic), (topics, words of the vocabulary); rows sum to 1."""
         return self.table(self.model.topic_site).to_numpy(np.float64)
 
-    @cached_property
-    def _distinctive_words(self) -> list[list[str]]:
-        """The 20 most distinctive words of each topic by FREX, the most distinctive first."""
-        return top_words(frex_scores(self._topic_word), self._words, SKETCHED_WORDS)
+    @property
+    def _every_topic_word(self) -> Float[np.ndarray, "topic word"]:
+        """The distributions over words of all topics: a fit hides none."""
+        return self._topic_word
+
+    @property
+    def _every_token_share(self) -> Float[np.ndarray, " topic"]:
+        """The shares of all topics in the training tokens: a fit hides none."""
+        return self._token_shares
+
+    @property
+    def _given_names(self) -> Mapping[int, str]:
+        """The names that topics were given: none, since `renamed` returns `ArrangedTopics`."""
+        return {}
+
+    def _word_weights(self, number: int, words: Int[np.ndarray, " held"]) -> Float[np.ndarray, "topic held"]:
+        """Return the share of each topic in a training document × p(word | topic), for words of the document."""
+        return self.proportions[number][:, None] * self._topic_word[:, words]
 
     def _numbers_read_by_names(self) -> int:
         """Return how many numbers `component_names` reads: the probabilities of words in topics, and no document."""
         return self._topic_word.size
 
+
+@dataclass(frozen=True, repr=False)
+class ArrangedTopics(ReadableTopics):
+    """Topics of a fit as a person arranged them: with given names, merged, or hidden.
+
+    `FittedTopics.renamed`, `merged` and `without` make it, and it has them too, so that they follow each other. Tables,
+    pictures, `transform` and, by `result.with_topics`, reports show the topics so. Numbers are those of the fit.
+
+    Merged and hidden topics are a way of reading, and no optimum of a model. So there is no evidence here, no score and
+    no recommendation: `fit` has those of the fit itself.
+
+    | field | meaning |
+    |---|---|
+    | `fit` | the fit whose topics are shown |
+    | `arrangement` | which of its topics are shown together, which not at all, and under which names |
+    """
+
+    fit: FittedTopics
+    arrangement: Arrangement
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for an arrangement of another number of topics."""
+        if self.arrangement.n_topics != len(self.fit.topic_numbers):
+            raise ValueError(
+                f"got an arrangement of {self.arrangement.n_topics} topics for a fit of {len(self.fit.topic_numbers)}, "
+                "expected one of as many"
+            )
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise AttributeError for what only a fit has, such as its evidence; the message says where it is."""
+        if name in FittedTopics.__dataclass_fields__ or (not name.startswith("_") and hasattr(FittedTopics, name)):
+            raise AttributeError(
+                f"arranged topics have no {name!r}: merged and hidden topics are a way of reading a fit, and no fit of "
+                f"their own. Those of the fit are in .fit.{name}"
+            )
+        raise AttributeError(f"arranged topics have no {name!r}")
+
+    def __repr__(self) -> str:
+        """Return a few lines that say how the topics of which fit are shown."""
+        return text_card(self._headline, self._facts)
+
+    def _repr_html_(self) -> str:
+        """Return the card that a notebook shows, with the same facts as `print`."""
+        return html_card(self._headline, self._facts)
+
+    def renamed(self, names: Mapping[int, str]) -> "ArrangedTopics":
+        """Return the topics with further names of your own, {number of the topic: name}.
+
+        Raises ValueError for a number that no topic has, a name that is no text or empty, and one name for two topics.
+        """
+        return replace(self, arrangement=self.arrangement.renamed(names))
+
+    def merged(self, groups: Iterable[Sequence[int]]) -> "ArrangedTopics":
+        """Return the topics with those of each group as one, which has the group's first number and its given name.
+
+        groups: numbers of topics that are shown, [(2, 5), (1, 7, 8)].
+
+        Raises ValueError for a number that no topic has or that is given twice, and for a group of one topic.
+        """
+        return replace(self, arrangement=self.arrangement.merged(groups))
+
+    def without(self, topics: Iterable[int]) -> "ArrangedTopics":
+        """Return the topics without some more; the shares of the others stay as they are, and add up to less than 1.
+
+        topics: the numbers of the topics to hide, such as [4, 9].
+
+        Raises ValueError for a number that no topic has, and if none would be left.
+        """
+        return replace(self, arrangement=self.arrangement.without(topics))
+
     @property
-    def _words(self) -> tuple[str, ...]:
-        """The vocabulary, in the order of the columns of the counts."""
-        return self._corpus.vocabulary
+    def training(self) -> Data:
+        """The documents that the model was fitted to."""
+        return self.fit.training
+
+    def transform(self, data: Any) -> Float[np.ndarray, "docs topic"]:
+        """Return the expected share of each topic that is shown in each document, (documents, topics shown).
+
+        Columns are in the order of `topic_numbers` and `names()`:
+        `pd.DataFrame(view.transform(corpus), columns=list(view.names()))`. Rows sum to 1, less the hidden topics.
+
+        data: new or training documents, as a `Corpus`, a matrix of counts, or raw texts.
+        """
+        return self.arrangement.shares(np.asarray(self.fit.transform(data), np.float64))
+
+    def component_names(self) -> tuple[str, ...]:
+        """Return a distinct name for each topic that is shown, in the order of `topic_numbers`."""
+        return tuple(self.names())
+
+    @property
+    def topic_numbers(self) -> tuple[int, ...]:
+        """The number of each topic that is shown, in order: that of the fit, or of the first of several merged ones."""
+        return self.arrangement.numbers
 
     @cached_property
-    def _token_shares(self) -> Float[np.ndarray, " topic"]:
-        """The expected share of each topic in the training tokens, (topics,); the shares sum to 1."""
-        lengths = self.training.observations_per_unit
-        return lengths @ self.proportions / max(int(lengths.sum()), 1)
+    def proportions(self) -> Float[np.ndarray, "docs topic"]:
+        """The expected share of each topic that is shown in each training document, (documents, topics shown)."""
+        return self.arrangement.shares(self.fit.proportions)
 
-    @property
-    def _document_names(self) -> tuple[str, ...]:
-        """The names of the training documents, or "document 0", … if they have none."""
-        names = self._corpus.document_names
-        return tuple(f"document {number}" for number in range(len(self._corpus))) if names is None else tuple(names)
+    def save(self, folder: str | Path) -> None:
+        """Write the fit, its training data and the arrangement to a new folder, which `lv.load_fit` reads.
 
-    @property
-    def _metadata(self) -> pd.DataFrame | None:
-        """The table of metadata with a row per training document, or None if there is none."""
-        known = getattr(self.training, "metadata", None)
-        return known if isinstance(known, pd.DataFrame) else None
-
-    def _covariate(self, by: Any) -> Any:
-        """Return the value of each training document by which documents are grouped.
-
-        by: None for the documents' labels, a column of the metadata, or values, which are returned as they are.
-
-        Raises ValueError for an unknown name, for None without labels, and for a series whose index has the documents'
-        names in another order.
+        Raises FileExistsError if the folder exists, ValueError for a user's model that is not registered, and for a
+        folder that is no path.
         """
-        if by is None:
-            if self.training.unit_labels is None:
-                raise ValueError("got no `by`, and the corpus has no labels: pass a value for each document")
-            return tuple(self.training.unit_labels)
-        names = self._corpus.document_names
-        if isinstance(by, pd.Series) and names is not None:
-            given = tuple(map(str, by.index))
-            if given != names and sorted(given) == sorted(names):
-                raise ValueError(
-                    f"got values of the documents in another order: value 0 is of document {given[0]!r}, expected "
-                    f"{names[0]!r}; bring them into the order of corpus.document_names, or pass by.to_numpy() if they "
-                    "are in it"
-                )
-        if not isinstance(by, str):
-            return by
-        known = self._metadata
-        if known is None or by not in known:
-            columns = "none" if known is None else ", ".join(map(repr, known))
-            raise ValueError(
-                f"got by={by!r}, expected a value for each document or a column of its metadata ({columns})"
-            )
-        return known[by]
+        fit = self.fit
+        parts = FitParts(fit.size, fit.evidence, fit.estimate, fit.training)
+        save_parts(parts, as_path("folder", folder), self.arrangement.to_json())
+
+    @property
+    def _headline(self) -> str:
+        """What is shown in one line, such as "7 of 12 topics: 5 merged into 2, 2 hidden"."""
+        return self.arrangement.describe()
+
+    @property
+    def _facts(self) -> tuple[Fact, ...]:
+        """The facts of the card: what the fit is, that there is no evidence, and the names of the topics."""
+        groups = {group[0]: group for group in self.arrangement.groups if len(group) > 1}
+        merged = {number: f" (topics {', '.join(map(str, group))})" for number, group in groups.items()}
+        return (
+            Fact("fit", repr(self.fit).partition("\n")[0]),
+            Fact("evidence", "none: merged and hidden topics are no fit; .fit.evidence is that of the fit"),
+            *(
+                Fact(f"topic {topic}", f"{name}{merged.get(topic, '')}")
+                for topic, name in zip(self.topic_numbers, self.names(), strict=True)
+            ),
+        )
+
+    @property
+    def _corpus(self) -> Corpus:
+        """The training documents."""
+        return self.fit._corpus
+
+    @property
+    def _topic_word(self) -> Float[np.ndarray, "topic word"]:
+        """The distributions over words of the topics that are shown, (topics shown, words of the vocabulary)."""
+        return self._every_topic_word[: len(self.topic_numbers)]
+
+    @cached_property
+    def _every_topic_word(self) -> Float[np.ndarray, "every word"]:
+        """The distributions over words of the topics that are shown, and then of the hidden ones."""
+        return self.arrangement.words(self.fit._topic_word, self.fit._token_shares)
+
+    @property
+    def _every_token_share(self) -> Float[np.ndarray, " every"]:
+        """The shares in the training tokens of the topics that are shown, and then of the hidden ones."""
+        return np.concatenate([self._token_shares, self.fit._token_shares[list(self.arrangement.hidden)]])
+
+    @property
+    def _given_names(self) -> Mapping[int, str]:
+        """The names that topics were given, by their numbers."""
+        return dict(self.arrangement.names)
+
+    def _word_weights(self, number: int, words: Int[np.ndarray, " held"]) -> Float[np.ndarray, "every held"]:
+        """Return p(topic, word | document) of words of a document, up to a factor, hidden topics last.
+
+        A merged topic has the sum over its members, which the mean of their words would not give.
+        """
+        weights = self.fit._word_weights(number, words)
+        return np.stack([weights[list(group)].sum(axis=0) for group in self.arrangement.every_group])
+
+
+# ── recommendations ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def recommended_words(
+    model: TopicModel,
+    estimate: Estimate,
+    topics: np.ndarray,
+    proportions: Any,
+    counts: csr_array,
+    names: np.ndarray,
+    *,
+    n: int,
+    draws: int,
+    seed: int,
+) -> pd.DataFrame:
+    """Return the words that one document does not have and is most likely to have next, the most probable first.
+
+    model: the topic model.
+    estimate: its fit, which has the Dirichlet posterior of the topics.
+    topics: p(word | topic) at the posterior mean, (topics, words).
+    proportions: the prior on topic proportions: Dirichlet parameters (topics,), or another distribution.
+    counts: the words of the document, (1, words).
+    names: the vocabulary, (words,).
+    n: the number of words to return.
+    draws: the number of draws of proportions and topics, for the intervals.
+
+    Returns a table with columns `word`, `probability` (that the next new word is this one), and `lower` and `upper`,
+    its 5 % and 95 % points.
+    """
+    n_words = topics.shape[1]
+    row = csr_array(counts)
+    # p(next word = w | the next word is new) ∝ Σ_k E[θ_k] p(w | k) over words that the document does not have
+    had = np.zeros(n_words, bool)
+    had[row.indices[row.data > 0]] = True
+    new = np.where(had, 0.0, expected_proportions(topics, proportions, row)[0] @ topics)
+    new = new / max(new.sum(), 1e-300)  # 0 for a document that has every word: there is nothing to recommend
+    best = np.argsort(-new, kind="stable")[: min(n, int((~had).sum()))]
+    # the interval: draws of proportions and topics, of which only the best words and all words in hand are needed
+    random = np.random.default_rng(seed)
+    theta = proportion_draws(topics, proportions, row, draws, random)
+    groups = np.concatenate([topics[:, best], topics[:, had].sum(1, keepdims=True)], axis=1)
+    share = np.repeat(groups[None], draws, 0)
+    site = model.globals()[model.topic_site]
+    if isinstance(site.family, Dirichlet):  # parts of a Dirichlet added up are a Dirichlet
+        concentration = estimate.natural[model.topic_site].astype(np.float64) + 1
+        parts = np.concatenate([concentration[:, best], concentration[:, had].sum(1, keepdims=True)], axis=1)
+        rest = np.maximum(concentration.sum(1, keepdims=True) - parts.sum(1, keepdims=True), 1e-12)
+        gamma = random.standard_gamma(np.concatenate([parts, rest], axis=1), (draws, len(topics), len(best) + 2))
+        share = gamma[..., :-1] / gamma.sum(-1, keepdims=True)
+    # p(w | new) of each draw: divide by 1 − the probability of all words that the document has (the last column)
+    drawn = np.einsum("sk,skw->sw", theta, share)
+    drawn = drawn[:, :-1] / (1 - drawn[:, -1:])
+    low, high = np.percentile(drawn, LEVELS, axis=0)
+    return pd.DataFrame({"word": names[best], "probability": new[best], "lower": low, "upper": high})

@@ -33,6 +33,7 @@ from lvsearch.scrutiny.persistence import MOST_ROWS
 from lvsearch.searching.controller import FINISHED
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import size_text
+from lvsearch.topics.readable_topics import ReadableTopics
 
 NAME = "index.html"
 ROW_HEIGHT = 0.32
@@ -68,7 +69,7 @@ def page_of(result: Findings, held_out: pd.DataFrame | None = None) -> Page:
     """
     # 1. pictures of the answer: held-out data first, then the posterior, then what was asked of the answer
     best_size = result.best_size  # raises where there is nothing to report
-    best = None if result.training is None else result.best
+    best, shown_best = (None, None) if result.training is None else (result.best, result.best_shown)
     lead = (
         []
         if held_out is None
@@ -106,7 +107,7 @@ def page_of(result: Findings, held_out: pd.DataFrame | None = None) -> Page:
         key_facts=tuple(entry for entry in known if entry.name in first),
         lead=tuple(lead),
         sizes=grid_of("Sizes near the answer", near_table(result)),
-        parts=None if best is None else _parts_of_best(result, best),
+        parts=None if shown_best is None else _parts_of_best(result, shown_best),
         between=None if best is None else _draw_split_and_merged(result, best, best_size),
         evidence=evidence,
         facts=tuple(entry for entry in known if entry.name not in (*first, *ELSEWHERE)),
@@ -165,11 +166,11 @@ def _settings(result: Findings, known: list[Entry]) -> tuple[Entry, ...]:
     )
 
 
-def _parts_of_best(result: Findings, best: FittedModel) -> Parts | None:
+def _parts_of_best(result: Findings, best: FittedModel | ReadableTopics) -> Parts | None:
     """Return what the page shows of the components of the best size; None if it shows nothing of such a model.
 
     result: the search; if the persistence of components was computed, its picture is added
-    best: the fitted model of the best size
+    best: the fitted model of the best size, its topics as they were arranged
     """
     parts, persistence = parts_of(best), result.scrutiny.persistence
     if parts is None or persistence is None:

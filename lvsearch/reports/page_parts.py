@@ -16,10 +16,10 @@ from lvsearch.fitted.blocks import FittedBlocks
 from lvsearch.fitted.clusters import FittedMixture
 from lvsearch.fitted.features import FittedFeatures, draw_loadings
 from lvsearch.fitted.model import FittedModel
-from lvsearch.fitted.topics import FittedTopics
 from lvsearch.pictures.inline_svg import PAGE_HEIGHT, PAGE_WIDTH, inline_svg
 from lvsearch.pictures.style import Caption, in_house_style
 from lvsearch.sizing.words import with_noun
+from lvsearch.topics.readable_topics import ReadableTopics
 from lvsearch.topics.topic_map import draw_topic_map
 
 if TYPE_CHECKING:
@@ -179,11 +179,12 @@ TOP_WORDS, DISTINCTIVE_WORDS = 10, 5
 
 
 @singledispatch
-def parts_of(fitted: FittedModel) -> Parts | None:
+def parts_of(fitted: FittedModel | ReadableTopics) -> Parts | None:
     """Return the section of the page on a fitted model: its tables of parameters; None if it has none.
 
     Topic models, mixtures, block models and feature models have sections of their own.
     """
+    assert isinstance(fitted, FittedModel)  # topics have a section of their own
     # a column of the data may have the name of the index, such as "state"
     tables = {name: table.reset_index(allow_duplicates=True) for name, table in fitted.tables().items()}
     grids = tuple(grid_of(name, table) for name, table in tables.items())
@@ -191,20 +192,21 @@ def parts_of(fitted: FittedModel) -> Parts | None:
 
 
 @parts_of.register
-def _parts_of_topics(fitted: FittedTopics) -> Parts:
+def _parts_of_topics(fitted: ReadableTopics) -> Parts:
     """Return the section on a topic model: a table of the topics, a map of them, and documents to look through."""
     # 1. a row for each topic
     table, sketches = fitted.topics(TOP_WORDS), {sketch.topic: sketch for sketch in fitted.sketches}
     coherence = fitted.coherence(TOP_WORDS) if len(fitted.training.entries["word"]) > 1 else None
-    with_labels = "label" in table
+    with_labels, with_names = "label" in table, "name" in table
     places = fitted.topic_map()
-    representative = _representative(fitted.proportions)
+    representative = dict(zip(fitted.topic_numbers, _representative(fitted.proportions), strict=True))
     rows = tuple(
         PartRow(
             topic,
-            " ".join(sketches[topic].distinctive[:3]),
+            str(table["name"].loc[topic]) if with_names else " ".join(sketches[topic].distinctive[:3]),
             sketches[topic].share,
             (
+                *([str(table["name"].loc[topic])] if with_names else []),
                 " ".join(sketches[topic].words[:TOP_WORDS]),
                 " ".join(sketches[topic].distinctive[:DISTINCTIVE_WORDS]),
                 "" if coherence is None else f"{coherence.loc[topic]:.2f}".replace("-", "−"),
@@ -221,8 +223,14 @@ def _parts_of_topics(fitted: FittedTopics) -> Parts:
         "Map of topics by the words they share",
         4.0,
     )
-    columns = ("most probable words", "most distinctive words", "coherence (NPMI)", *(["label"] if with_labels else []))
-    chosen, note = _choose_units(representative, fitted.training.n_units, "documents", "topic")
+    columns = (
+        *(["name"] if with_names else []),
+        "most probable words",
+        "most distinctive words",
+        "coherence (NPMI)",
+        *(["label"] if with_labels else []),
+    )
+    chosen, note = _choose_units(tuple(representative.values()), fitted.training.n_units, "documents", "topic")
     units = tuple(_document(fitted, number) for number in chosen)
     explorer = Explorer("document", "documents", units, note)
     return Parts("Topics", "topic", "of the tokens", columns, rows, (drawing,), explorer=explorer)
@@ -405,7 +413,7 @@ def _largest_shares(values: np.ndarray, at_least: float = 0.01) -> tuple[tuple[i
     return tuple((part, float(values[part])) for part in order if values[part] >= at_least)
 
 
-def _document(fitted: FittedTopics, number: int) -> Unit:
+def _document(fitted: ReadableTopics, number: int) -> Unit:
     """Return document `number` with its largest topics, and its words, each with its most probable topic."""
     document, labels = fitted.document(number), fitted.training.unit_labels
     pieces = [Piece(f"{w.text} ×{w.count}" if w.count > 1 else w.text, w.topic) for w in document.words[:MOST_PIECES]]
@@ -413,7 +421,9 @@ def _document(fitted: FittedTopics, number: int) -> Unit:
     if left_out > 0:
         pieces.append(Piece(f"and {with_noun(left_out, 'words')} more", None))
     label = "" if labels is None else labels[number]
-    return Unit(number, document.title, label, _largest_shares(fitted.proportions[number]), tuple(pieces))
+    numbers = fitted.topic_numbers
+    shares = tuple((numbers[place], share) for place, share in _largest_shares(fitted.proportions[number]))
+    return Unit(number, document.title, label, shares, tuple(pieces))
 
 
 def _row(points: Points, number: int, shares: np.ndarray, *, chosen_part: bool) -> Unit:

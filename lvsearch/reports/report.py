@@ -18,22 +18,22 @@ Pictures and tables are written under a temporary name and then renamed; those o
 tables, text that a spreadsheet would run as a formula has an apostrophe before it.
 """
 
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
-from lvsearch.files.plain_text import markdown, spreadsheet
-from lvsearch.files.storage import write_bytes, write_text
-from lvsearch.fitted.topics import FittedTopics
-from lvsearch.pictures.style import HEIGHT, LIGHT, WIDTH, with_palette
+from lvsearch.files.plain_text import markdown
+from lvsearch.files.storage import write_text
+from lvsearch.pictures.style import HEIGHT
 from lvsearch.reports.page import write_page
 from lvsearch.results.card import facts, headline, near_table
 from lvsearch.results.findings import Findings
+from lvsearch.results.plots import write_figure
 from lvsearch.results.wording import size_in_words
 from lvsearch.scrutiny.other_scores import OtherScores
+from lvsearch.tables.table_files import write_table
+from lvsearch.topics.readable_topics import ReadableTopics
 
 if TYPE_CHECKING:
     from lvsearch.fitted.model import FittedModel
@@ -42,8 +42,6 @@ TOP_WORDS = 10
 """The number of words of a topic in tables for people."""
 LISTED_WORDS = 30
 """The number of words of a topic in `topic_words.csv`."""
-DPI = 160
-"""The resolution of pictures, in dots per inch."""
 
 
 def write_report(
@@ -68,7 +66,7 @@ def write_report(
         held_out = held_out_comparison(result, test)
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in _tables(result, held_out).items():
-        _write_table(folder / f"{name}.csv", table)
+        write_table(folder / f"{name}.csv", table)
     _write_picture(folder / "posterior.png", lambda axes: plot_posterior(result, axes))
     if not result.by_prediction:
         _write_picture(folder / "bounds.png", lambda axes: plot_bounds(result, axes))
@@ -92,16 +90,17 @@ def write_other_scores(found: OtherScores, folder: str | Path) -> None:
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in {"other_scores": found.table(), "other_score_choices": found.choices()}.items():
-        _write_table(folder / f"{name}.csv", table)
+        write_table(folder / f"{name}.csv", table)
     _write_picture(folder / "other_scores.png", found.plot, height=found.height)
 
 
-def topics_table(fitted: "FittedModel") -> pd.DataFrame:
+def topics_table(fitted: "FittedModel | ReadableTopics") -> pd.DataFrame:
     """Return a table of topics for people, the most prevalent first; an empty table for models without topics.
 
-    Its columns are topic, share of the tokens, label (if documents have labels), and words.
+    Its columns are topic, name (if topics were given names), share of the tokens, label (if documents have labels), and
+    words.
     """
-    if not isinstance(fitted, FittedTopics):
+    if not isinstance(fitted, ReadableTopics):
         return pd.DataFrame()
     frame = fitted.topics(TOP_WORDS).reset_index()
     frame["prevalence"] = [f"{share:.1%}" for share in frame["prevalence"]]
@@ -119,9 +118,9 @@ def _tables(result: Findings, held_out: pd.DataFrame | None) -> dict[str, pd.Dat
     if not result.by_prediction:
         tables |= {"posterior": result.posterior(), "bounds": result.bounds()}
     best = _best_model(result)
-    if isinstance(best, FittedTopics):
+    if isinstance(best, ReadableTopics):
         tables["topics"] = best.topics(TOP_WORDS).reset_index()
-        tables["topic_words"] = _topic_words(best, best.model.topic_site)
+        tables["topic_words"] = best.topic_words(LISTED_WORDS)
     elif best is not None:
         # a column of the data may have the name of the index, such as "component"
         tables |= {name: table.reset_index(allow_duplicates=True) for name, table in best.tables().items()}
@@ -138,28 +137,9 @@ def _tables(result: Findings, held_out: pd.DataFrame | None) -> dict[str, pd.Dat
     return tables
 
 
-def _best_model(result: Findings) -> "FittedModel | None":
-    """Return the fitted model of the most probable size; None for a search over a function, which has no models."""
-    return None if result.training is None else result.best
-
-
-def _topic_words(fitted: "FittedModel", topic_site: str) -> pd.DataFrame:
-    """Return a table with a row per topic and rank: `topic`, `rank` from 1, `word`, `probability` in the topic.
-
-    topic_site: the name of the model's variable that holds the topics
-    """
-    table = fitted.table(topic_site)
-    values, words = table.to_numpy(), np.asarray(table.columns, dtype=object)
-    top = np.argsort(-values, axis=1, kind="stable")[:, :LISTED_WORDS]
-    n_topics, n_ranks = top.shape
-    return pd.DataFrame(
-        {
-            "topic": np.repeat(np.asarray(table.index), n_ranks),
-            "rank": np.tile(np.arange(1, n_ranks + 1), n_topics),
-            "word": words[top].ravel(),
-            "probability": np.take_along_axis(values, top, axis=1).ravel(),
-        }
-    )
+def _best_model(result: Findings) -> "FittedModel | ReadableTopics | None":
+    """Return the fit of the most probable size as it is shown; None for a search over a function, without models."""
+    return None if result.training is None else result.best_shown
 
 
 def _summary(result: Findings, held_out: pd.DataFrame | None) -> str:
@@ -181,7 +161,7 @@ def _summary(result: Findings, held_out: pd.DataFrame | None) -> str:
     best = _best_model(result)
     topics = pd.DataFrame() if best is None else topics_table(best)
     if best is not None and not topics.empty:
-        lines += ["", f"## The topics of {markdown(size_in_words(result, best.size))}", "", *_markdown(topics)]
+        lines += ["", f"## The topics of {markdown(size_in_words(result, result.best_size))}", "", *_markdown(topics)]
     evidence = ["## What sizes predict"] if result.by_prediction else ["## Evidence", "", "![Evidence](bounds.png)"]
     lines += ["", *evidence, "", *_markdown(near_table(result))]
     if held_out is not None:
@@ -208,25 +188,11 @@ def _markdown(table: pd.DataFrame) -> list[str]:
     return [header, "|" + "---|" * len(table.columns), *rows]
 
 
-def _write_table(path: Path, table: pd.DataFrame) -> None:
-    """Write a table as .csv, safe for spreadsheets."""
-    write_text(path, spreadsheet(table).to_csv(index=False))
-
-
 def _write_picture(path: Path, draw: Any, height: float = HEIGHT) -> None:
-    """Draw a picture on a new figure and write it as a .png file, which appears complete or not at all.
+    """Draw a picture on the axes of a new figure and write it as a .png file.
 
     path: the file
     draw: a function that draws on matplotlib axes
     height: the height of the figure, in inches
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    buffer = io.BytesIO()
-    with with_palette(LIGHT):
-        figure = Figure(figsize=(WIDTH, height), dpi=DPI, layout="constrained")
-        FigureCanvasAgg(figure)
-        draw(figure.add_subplot())
-        figure.savefig(buffer, format="png", metadata={"Software": "lvsearch"})
-    write_bytes(path, buffer.getvalue())
+    write_figure(path, lambda figure: draw(figure.add_subplot()), height=height)

@@ -37,6 +37,7 @@ from lvsearch.sizing.evidence import Bracket, Evidence
 from lvsearch.sizing.fit import Fit, FitInfo, HeldOutScores, TopicQuality, is_by_gains
 from lvsearch.sizing.gains import SizeGain
 from lvsearch.sizing.ledger import Trial, Visit, with_evidence_from_gains
+from lvsearch.topics.readable_topics import Arrangement
 
 Paths = TypeVar("Paths", Bracket, SizeGain)
 
@@ -92,6 +93,7 @@ def encode_search(result: Findings) -> tuple[dict[str, Any], dict[str, dict[str,
         "versions": versions(),
         **scrutiny,
         "held_out": None,
+        "arrangement": None if result.arrangement is None else result.arrangement.to_json(),
     }
     held_out_arrays = {}
     if result.held_out is not None:
@@ -143,6 +145,7 @@ def load_findings(folder: Path) -> Findings:
             raise TypeError(f"sizes that are not one positive number for each of {', '.join(model.size_names)}")
         if not conforms(compiles, dict[str, int]) or not conforms(body["seconds"], float):
             raise TypeError("'compiles' or 'seconds' are no numbers")
+        shown = body.get("arrangement")  # older folders know of none
         return Findings(
             evaluator,
             prior,
@@ -153,6 +156,7 @@ def load_findings(folder: Path) -> Findings:
             compiles,
             scrutiny,
             held_out,
+            None if shown is None else Arrangement.from_json(shown),
         )
     except (KeyError, TypeError, IndexError, AttributeError, RecursionError, ArithmeticError) as error:
         raise CorruptFolderError(

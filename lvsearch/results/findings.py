@@ -15,6 +15,7 @@ from lvsearch.data.base import Data
 from lvsearch.fitted.kinds import as_fitted_model
 from lvsearch.fitted.mixture_posterior import MixturePosterior, estimate_from_chains
 from lvsearch.fitted.model import FittedModel
+from lvsearch.fitted.topics import ArrangedTopics, FittedTopics
 from lvsearch.inference.engine.describing import UnitScores, score_units, unit_ceilings
 from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.models.plain_arguments import one_of, shortened_repr
@@ -44,6 +45,7 @@ from lvsearch.sizing.racing import unvisited_share
 from lvsearch.sizing.sizes import Size, SizePrior, as_size
 from lvsearch.sizing.witness import WitnessSearch
 from lvsearch.sizing.words import size_text
+from lvsearch.topics.readable_topics import Arrangement
 
 FindingsType = TypeVar("FindingsType", bound="Findings")
 KINDS = ("estimate", "certified", "diminishing")
@@ -70,6 +72,7 @@ class Findings:
     | `compiles` | kernel -> how often the search compiled it, all sessions together |
     | `scrutiny` | checks that were run on the result afterwards, such as an audit |
     | `held_out` | data that the search did not see, kept with it to compare sizes on; None if there are none |
+    | `arrangement` | how reports show the topics of the best size, if `with_topics` said so; else None |
     """
 
     evaluator: Evaluator
@@ -81,6 +84,7 @@ class Findings:
     compiles: Mapping[str, int] = field(default_factory=dict)
     scrutiny: Scrutiny = NOTHING_ASKED
     held_out: Data | None = None
+    arrangement: Arrangement | None = None
 
     # ── tables ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -393,6 +397,17 @@ class Findings:
     def best(self) -> FittedModel:
         """The fitted model of the most probable size, `best_size`."""
         return self.fit(self.best_size)
+
+    @property
+    def best_shown(self) -> FittedModel | ArrangedTopics:
+        """The fit of the most probable size as reports show it: its topics as `with_topics` arranged them.
+
+        It is `best` where nobody arranged its topics, or where another prior made another size the most probable one.
+        """
+        best, arrangement = self.best, self.arrangement
+        if arrangement is None or not isinstance(best, FittedTopics):
+            return best
+        return ArrangedTopics(best, arrangement) if arrangement.n_topics == best.estimate.size[0] else best
 
     def fit(self, size: Size | int) -> FittedModel:
         """Return the fitted model of a size: the one that was kept, or a new fit from scratch if none was kept.

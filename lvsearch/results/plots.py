@@ -3,10 +3,15 @@
 Every function takes matplotlib axes and returns them. Without axes it makes a figure, light or dark as matplotlib is
 set (`lvsearch.pictures.style`). The caption of each picture names the kind of its intervals.
 
-The posterior over two size variables is drawn as a lattice with a square for each size.
+The posterior over two size variables is drawn as a lattice with a square for each size. A slide (`write_slide`) has the
+answer in one sentence, the posterior and the components.
 """
 
+import io
+import textwrap
+from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,20 +19,38 @@ import pandas as pd
 
 from lvsearch.comparison.alignment import draw_component_map
 from lvsearch.files.plain_text import visible
+from lvsearch.files.storage import write_bytes
+from lvsearch.fitted.kinds import component_table
 from lvsearch.fitted.mixture_posterior import MixturePosterior
+from lvsearch.fitted.model import fit_headline
 from lvsearch.fitted.partition_draws import draw_coclustering
-from lvsearch.pictures.style import Caption, draw_captioned, palette_of
+from lvsearch.fitted.topics import ArrangedTopics
+from lvsearch.models.plain_arguments import as_path
+from lvsearch.pictures.style import (
+    HEIGHT,
+    LIGHT,
+    WIDTH,
+    Caption,
+    draw_captioned,
+    in_house_style,
+    palette_of,
+    with_palette,
+    write_caption,
+)
 from lvsearch.recommending.recommendation import draw_differences
+from lvsearch.results.card import headline
 from lvsearch.results.findings import Findings
 from lvsearch.results.heldout import WITHIN
 from lvsearch.results.size_plots import draw_evidence, draw_posterior, draw_progress, size_label
-from lvsearch.results.wording import limit_in_words, probability_in_words, short_answer
+from lvsearch.results.wording import limit_in_words, probability_in_words, short_answer, unit_name
 from lvsearch.sizing.posterior import format_probability, posterior
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import size_text
+from lvsearch.topics.readable_topics import ReadableTopics
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 
 LATTICE_HEIGHT = 6.0
@@ -129,6 +152,130 @@ def plot_held_out(comparison: pd.DataFrame, ax: "Axes | None" = None) -> "Axes":
     ax: matplotlib axes; None makes a new figure.
     """
     return draw_captioned(ax, partial(draw_held_out, comparison))
+
+
+# ── one slide ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+SLIDE = (13.33, 7.5)
+"""The width and height of a slide, in inches: those of slides of sixteen to nine in other programs."""
+MARGIN = 0.03
+"""The width of the empty margin of a slide, as a share of its width."""
+MOST_LISTED = 10
+"""The largest number of components that a slide lists."""
+HEADLINE_WIDTH, LIST_WIDTH = 78, 70
+"""The largest numbers of characters in a line of the headline, and in a line of the list, of a slide."""
+DPI = 160
+"""The resolution of pictures in files, in dots per inch."""
+PICTURE_FILES: dict[str, dict[str, str | None]] = {".png": {"Software": "lvsearch"}, ".svg": {"Date": None}}
+"""The endings of files for pictures, with what stands in such a file beside the picture: nothing that time changes."""
+
+
+def write_figure(
+    path: str | Path, draw: "Callable[[Figure], object]", width: float = WIDTH, height: float = HEIGHT
+) -> None:
+    """Draw a figure in light colours and write it as a .png or .svg file, which appears complete or not at all.
+
+    path: the file
+    draw: a function that draws on a matplotlib figure
+    width, height: the size of the figure, in inches
+
+    Raises ValueError for a file of another ending.
+    """
+    import matplotlib
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    path = as_path("path", path)
+    ending = path.suffix.lower()
+    if ending not in PICTURE_FILES:
+        raise ValueError(f"got {path.name!r}, expected a name that ends in {' or '.join(PICTURE_FILES)}")
+    buffer = io.BytesIO()
+    with with_palette(LIGHT), matplotlib.rc_context({"svg.hashsalt": "lvsearch"}):
+        figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
+        FigureCanvasAgg(figure)
+        draw(figure)
+        figure.savefig(buffer, format=ending[1:], metadata=PICTURE_FILES[ending])
+    write_bytes(path, buffer.getvalue())
+
+
+def write_slide(result: Findings, path: str | Path) -> None:
+    """Write one slide of a search as a .png or .svg file: the answer in one sentence, the posterior, the components.
+
+    result: the search.
+    path: the file, which is replaced if it exists.
+
+    Raises ValueError for a file of another ending, and for a search without a single successful fit.
+    """
+    write_figure(path, partial(draw_slide, result), *SLIDE)
+
+
+def draw_slide(result: Findings, figure: "Figure") -> None:
+    """Draw the slide of a search on an empty figure with a constrained layout.
+
+    Left is the probability of each size (or what each size predicts), with its caption. Right are the ten largest
+    components of the best size with their shares, by name, topics with their words. A line below says what was fitted.
+
+    Raises ValueError for a search without a single successful fit.
+    """
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    result.best_size  # noqa: B018 — raises where there is nothing to show
+    best = None if result.training is None else result.best_shown
+    lines = textwrap.wrap(visible(headline(result)), HEADLINE_WIDTH)
+    engine = figure.get_layout_engine()
+    assert isinstance(engine, ConstrainedLayoutEngine)
+    engine.set(w_pad=MARGIN * SLIDE[0] / 2, h_pad=MARGIN * SLIDE[1])
+    style = {"fontsize": 19, "fontweight": "bold", "color": LIGHT.ink, "parse_math": False}
+    figure.suptitle("\n".join(lines), x=MARGIN, ha="left", **style)
+    # 1. the posterior, on the left half where there are components to list
+    columns = figure.add_gridspec(1, 1 if best is None else 2)
+    axes = in_house_style(figure.add_subplot(columns[0]))
+    lattice = result.prior.dimension == 2 and not result.by_prediction
+    caption = (draw_lattice if lattice else draw_posterior)(result, axes)
+    figure.draw_without_rendering()  # lines of the caption are as long as the axes are wide, which the layout decides
+    title = "What each size predicts" if result.by_prediction else "Probability of each size"
+    write_caption(axes, Caption(title, caption.text))
+    if best is None:
+        return
+    # 2. the components, from below the headline on
+    below = 1 - 2.2 * MARGIN - 0.044 * len(lines)
+    table = component_table(best)
+    shown = ("name", "share", "words") if isinstance(best, ReadableTopics) else ("name", "share")
+    told = table.loc[:, ~table.columns.duplicated() & table.columns.isin(shown)]  # data may have columns of these names
+    _list_components(told, unit_name(result), figure.add_axes((0.54, 0.09, 0.46 - MARGIN, below - 0.09)))
+    fit, arranged = (best.fit, best.arrangement.describe()) if isinstance(best, ArrangedTopics) else (best, "")
+    fitted = fit_headline(fit) + (f"; shown are {arranged}" if arranged else "")
+    figure.supxlabel(visible(fitted), x=MARGIN, ha="left", fontsize=10, color=LIGHT.muted, parse_math=False)
+
+
+def _list_components(table: pd.DataFrame, noun: str, axes: "Axes") -> None:
+    """Draw the first components of a table as a list with bars for their shares, on axes that are not shown.
+
+    table: names, shares and words of the components, of `component_table`
+    noun: the word for several components, such as "topics"
+    """
+    axes.set_axis_off()
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    listed = table.iloc[:MOST_LISTED]
+    largest = max(float(table["share"].to_numpy(np.float64).max()), 1e-12) if "share" in table else 1.0
+    height, rest = 1 / (MOST_LISTED + 0.6), len(table) - len(listed)
+    for place, (number, row) in enumerate(zip(listed.index.tolist(), listed.to_dict("records"), strict=True)):
+        top, colour = 1 - place * height, LIGHT.colour_of_part(number)
+        name = textwrap.shorten(visible(str(row["name"])), LIST_WIDTH - 26, placeholder=" …")
+        axes.text(0.0, top, str(number), va="top", fontsize=12, weight="bold", color=colour)
+        axes.text(0.06, top, name, va="top", fontsize=12, weight="bold", color=LIGHT.ink, parse_math=False)
+        if "share" in row:
+            axes.text(1.0, top, f"{row['share']:.1%}", ha="right", va="top", fontsize=12, color=LIGHT.ink)
+            at = [0.88 - 0.16 * row["share"] / largest, 0.88], [top - 0.15 * height] * 2
+            axes.plot(*at, color=colour, linewidth=7, alpha=0.55, solid_capstyle="butt")
+        if "words" in row:
+            words = textwrap.shorten(visible(str(row["words"])), LIST_WIDTH, placeholder=" …")
+            lower = top - 0.42 * height
+            axes.text(0.06, lower, words, va="top", fontsize=10.5, color=LIGHT.muted, parse_math=False)
+    if rest:
+        told = f"and {rest:,} smaller {noun}"
+        axes.text(0.06, 1 - MOST_LISTED * height, told, va="top", fontsize=10.5, color=LIGHT.muted, parse_math=False)
 
 
 # ── held-out data ─────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from lvsearch.comparison.similarity import HALF
+from lvsearch.fitted.kinds import component_table
 from lvsearch.fitted.mixture_draws import MixtureDraws
 from lvsearch.fitted.mixture_posterior import MixturePosterior, mixture_posterior
 from lvsearch.fitted.partition_draws import Partition
-from lvsearch.models.plain_arguments import as_path, real_number
+from lvsearch.fitted.topics import ArrangedTopics, FittedTopics
+from lvsearch.models.plain_arguments import as_path, real_number, shortened_repr
 from lvsearch.recommending.evaluator import recommend_size
 from lvsearch.recommending.recommendation import Recommendation
 from lvsearch.results import card as cards
@@ -33,6 +35,8 @@ from lvsearch.scrutiny.sensitivity import Sensitivity
 from lvsearch.searching.allocation_evaluator import PARTITIONS
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing.sizes import Size
+from lvsearch.sizing.words import size_text
+from lvsearch.tables.table_files import write_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -247,6 +251,32 @@ class SearchResult(Findings):
         """
         probability = real_number("probability", probability, least=0, most=1)
         return (self.scrutiny.persistence or self.persistence()).stable(probability)
+
+    # ── topics as a person reads them ───────────────────────────────────────────────────────────────────────────────
+
+    def with_topics(self, topics: ArrangedTopics) -> "SearchResult":
+        """Return a copy of the result whose report, slide and tables show the topics of the best size so arranged.
+
+        topics: topics of `best`, with names of your own, merged, or without some:
+            `result.with_topics(result.best.renamed({0: "sport"}).without([4]))`.
+
+        The answer stays what it is: merged topics do not change how many the data support. The picture of what split
+        and merged between two sizes shows the fits as they are. A search that is resumed begins without the
+        arrangement.
+
+        Raises ValueError for anything but arranged topics of `best`.
+        """
+        if not isinstance(topics, ArrangedTopics):
+            raise ValueError(
+                f"got {shortened_repr(topics)}, expected topics that were arranged, such as "
+                'result.best.renamed({0: "sport"})'
+            )
+        best = self.best
+        if not isinstance(best, FittedTopics) or not best.topic_words().equals(topics.fit.topic_words()):
+            raise ValueError(
+                f"got topics of another fit, expected those of result.best, of size {size_text(self.best_size)}"
+            )
+        return replace(self, arrangement=topics.arrangement)
 
     # ── other data ──────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -502,6 +532,31 @@ class SearchResult(Findings):
         be stored, and for a folder that is no path.
         """
         save_result(self, as_path("folder", folder))
+
+    def save_slide(self, path: str | Path) -> None:
+        """Write one slide as a .png or .svg file: the answer in one sentence, the posterior over sizes, the components.
+
+        path: the file, which is replaced if it exists.
+
+        Topics are shown as `with_topics` arranged them. Of components the ten largest are listed.
+
+        Raises ValueError for a file of another ending, and for a search without a single successful fit.
+        """
+        plots.write_slide(self, path)
+
+    def save_table(self, path: str | Path) -> None:
+        """Write the components of the best size as a table to a .csv or .xlsx file, the largest component first.
+
+        path: the file, which is replaced if it exists; .xlsx needs openpyxl (`lvsearch[excel]`).
+
+        Columns are the number, `name` and `share` of each component. Topics have `label` (if documents have labels) and
+        `words`, clusters the mean of each column, features what they add to each column. Topics are shown as
+        `with_topics` arranged them. Text that a spreadsheet would run as a formula gets an apostrophe before it.
+
+        Raises ValueError for a file of another ending, and for a search over a plain function, which has no components.
+        """
+        self._training()
+        write_table(path, component_table(self.best_shown).reset_index(allow_duplicates=True))
 
     def plot_bounds(self, ax: "Axes | None" = None) -> "Axes":
         """Draw the log evidence against size in nats, with proved bounds in the caption, and return the axes.

@@ -1,4 +1,7 @@
-"""Read files that hold a table with a text in every row: delimited, JSON, Excel, Stata, SPSS, Parquet and Arrow."""
+"""Read files that hold a table with a text in every row: delimited, JSON, Excel, Stata, SPSS, Parquet and Arrow.
+
+Tables for people are written as .csv and .xlsx (`write_table`).
+"""
 
 import io
 import json
@@ -13,8 +16,10 @@ import numpy as np
 import pandas as pd
 
 from lvsearch.files.packed_files import open_unpacked, read_text
-from lvsearch.files.plain_text import one_line
+from lvsearch.files.plain_text import one_line, spreadsheet
+from lvsearch.files.storage import write_bytes, write_text
 from lvsearch.files.untrusted_files import require_ordinary
+from lvsearch.models.plain_arguments import as_path
 from lvsearch.tables.delimited import (
     check_header,
     dialect_of,
@@ -281,6 +286,29 @@ def read_excel(path: str | os.PathLike[str], text: Any, id: Any = None) -> Table
         if column is not None:
             frame[column] = ["" if pd.isna(cell) else str(cell) for cell in frame[column]]
     return TableFile(frame, notes)
+
+
+def write_table(path: str | os.PathLike[str], table: pd.DataFrame) -> None:
+    """Write a table without its index to a .csv or .xlsx file, which appears complete or not at all.
+
+    Text that a spreadsheet would run as a formula gets an apostrophe before it.
+
+    Raises ValueError for another ending, and for an Excel file without openpyxl.
+    """
+    path = as_path("path", path)
+    ending, safe = path.suffix.lower(), spreadsheet(table)
+    if ending == ".csv":
+        return write_text(path, safe.to_csv(index=False))
+    if ending != ".xlsx":
+        raise ValueError(f"got {path.name!r}, expected a name that ends in .csv or .xlsx")
+    content = io.BytesIO()
+    try:
+        safe.to_excel(content, index=False, engine="openpyxl")
+    except ImportError as error:
+        raise ValueError(
+            f"{path}: Excel files need openpyxl: pip install 'lvsearch[excel]', or name it .csv"
+        ) from error
+    return write_bytes(path, content.getvalue())
 
 
 def read_labelled(path: str | os.PathLike[str], ending: str, text: Any, id: Any = None) -> TableFile:

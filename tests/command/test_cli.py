@@ -6,6 +6,8 @@ import io
 import json
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -79,6 +81,41 @@ def tree(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+# ── completion ──────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def completed(script: str, words: list[str]) -> set[str]:
+    """What bash offers for the last of the words."""
+    quoted = " ".join(f"'{word}'" for word in words)
+    ask = f"COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _shtab_lvsearch 2>/dev/null; echo ${{COMPREPLY[@]}}"
+    run = [shutil.which("bash") or "bash", "--norc", "-c", f"{script}\n{ask}"]
+    return set(subprocess.run(run, capture_output=True, text=True, check=False).stdout.split())
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_completes_commands_options_and_choices(capsys):
+    pytest.importorskip("shtab")
+    assert cli.main(["--print-completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    assert completed(script, ["lvsearch", "re"]) == {"report", "resume"}
+    assert completed(script, ["lvsearch", "report", "--sl"]) == {"--slide"}
+    assert completed(script, ["lvsearch", "evaluate", "--met"]) == {"--method"}  # options that are slow to import
+    assert completed(script, ["lvsearch", "search", "--evidence", "pre"]) == {"predictive"}
+
+
+@pytest.mark.parametrize(("shell", "said"), [("zsh", "#compdef lvsearch"), ("fish", "complete -c lvsearch")])
+def test_other_shells_have_scripts(capsys, shell, said):
+    pytest.importorskip("shtab")
+    assert cli.main(["--print-completion", shell]) == 0
+    assert said in capsys.readouterr().out
+
+
+def test_completion_without_its_library_says_what_to_install(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "shtab", None)
+    assert "needs shtab: pip install 'lvsearch[completion]'" in fails(capsys, "--print-completion", "bash")
+    assert "invalid choice: 'ksh'" in fails(capsys, "--print-completion", "ksh")
+
+
 # ── search, resume, report ──────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -112,8 +149,12 @@ def test_search_is_the_one_of_python(run, files):
 
 def test_report_prints_answer_topics_and_where_it_is_and_leaves_the_search_alone(run, capsys, tmp_path):
     before, paper = tree(run), tmp_path / "paper"
-    assert cli.main(["report", str(run), "--out", str(paper), "--no-cache"]) == 0
+    slide, table = tmp_path / "slide.svg", tmp_path / "topics.csv"
+    also = ["--slide", str(slide), "--table", str(table)]
+    assert cli.main(["report", str(run), "--out", str(paper), "--no-cache", *also]) == 0
     assert tree(run) == before
+    assert slide.read_text(encoding="utf-8").startswith("<?xml")
+    assert pd.read_csv(table).columns.tolist()[:3] == ["topic", "name", "share"]
     ours, theirs = (pd.read_csv(folder / "posterior.csv") for folder in (paper, run / "report"))
     pd.testing.assert_frame_equal(ours, theirs)
     printed = capsys.readouterr().out

@@ -18,9 +18,11 @@ from lvsearch.command import cli
 from lvsearch.command.evaluate import _show
 from lvsearch.files.plain_text import markdown, spreadsheet, visible
 from lvsearch.reports import report
-from lvsearch.reports.report import _markdown, _write_table, write_report
+from lvsearch.reports.report import _markdown, write_report
 from lvsearch.results.card import card, summary
 from lvsearch.results.plots import plot_posterior
+from lvsearch.tables import table_files
+from lvsearch.tables.table_files import write_table
 from lvsearch.trees.topic_tree import TopicTree, TreeNode
 
 HOSTILE = (
@@ -149,7 +151,7 @@ def test_no_cell_and_no_line_of_one_begins_with_a_formula(sign: str, before: str
     """Some programs cut a cell where a line ends in it, and some turn full-width signs into plain ones."""
     text = f"{before}{sign}1+cmd|'/C calc'!A0"
     path = tmp_path / "table.csv"
-    _write_table(path, pd.DataFrame({text: [text, "plain"], "number": [-1, 2]}))
+    write_table(path, pd.DataFrame({text: [text, "plain"], "number": [-1, 2]}))
     content = path.read_bytes().decode("utf-8")
     lines = list(csv.reader(content.splitlines()))
     assert len(lines) == 3
@@ -165,7 +167,9 @@ def test_signs_within_a_text_are_left_alone():
 
 
 def test_other_scores_are_written_so_too():
-    assert inspect.getsource(report).count(".to_csv(") == 1
+    assert inspect.getsource(report).count(".to_csv(") == 0  # all tables go through `write_table`
+    written = inspect.getsource(table_files)
+    assert written.count(".to_csv(") + written.count(".to_excel(") == written.count("safe.to_") == 2
 
 
 # ── SVG, DOT, HTML, pictures ────────────────────────────────────────────────────────────────────────────────────────

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 import lvsearch as lv
+from lvsearch.files.storage import CorruptFolderError, read_folder, write_folder
 
 SHARED, FIRST, SECOND = 0, 1, 3
 
@@ -100,3 +101,156 @@ def test_prevalence_refuses_values_of_the_documents_in_another_order():
     pd.testing.assert_frame_equal(fit.prevalence(by=frame["kind"].reset_index(drop=True)), right)  # other names
     with pytest.raises(ValueError, match="value 0 is of document 'z', expected 'w'"):
         fit.prevalence(by=frame["kind"].iloc[::-1])
+
+
+# ── topics that a person arranged ───────────────────────────────────────────────────────────────────────────────────
+
+
+@cache
+def of_five():
+    """Five topics of documents with dates, labels and names."""
+    rng = np.random.default_rng(3)
+    topics = rng.dirichlet(np.full(12, 0.2), 5)
+    counts = np.stack([rng.multinomial(30 + number, rng.dirichlet(np.full(5, 0.4)) @ topics) for number in range(24)])
+    days = pd.DataFrame({"day": [f"2024-{1 + number % 6:02}" for number in range(24)]})
+    corpus = lv.Corpus.from_matrix(counts, document_labels=["a", "b"] * 12, metadata=days)
+    return lv.fit(lv.models.LDA(concentration=1.0), corpus, size=5, seed=0)
+
+
+def test_given_names_are_in_every_table_and_picture():
+    fit = of_five()
+    named = fit.renamed({3: "weather", 0: "sport"})
+    made = fit.names()
+    assert named.names().to_dict() == {0: "sport", 1: made[1], 2: made[2], 3: "weather", 4: made[4]}
+    assert named.topics()["name"].to_dict() == named.names().to_dict()
+    pd.testing.assert_frame_equal(named.topics().drop(columns="name"), fit.topics())  # nothing else is changed
+    assert named.topic_map()["name"].tolist() == named.names().tolist() == list(named.component_names())
+    assert named.document(0).names[3] == "weather"
+    labels = [text.get_text() for text in named.plot_prevalence().get_legend().get_texts()]
+    assert "3: weather" in labels
+    assert named.renamed({3: "rain"}).names()[3] == "rain"
+    assert named.names(namer=lambda sketch: "x")[[1, 3]].tolist() == ["x (2)", "weather"]
+    assert "name" not in fit.topics()
+    np.testing.assert_array_equal(named.transform(fit.training), fit.transform(fit.training))
+
+
+def test_shares_of_merged_topics_add_up_and_their_words_are_weighted_means():
+    fit = of_five()
+    view = fit.merged([(3, 1), (4, 0)])
+    assert view.topic_numbers == (2, 3, 4)
+    of_fit = fit.proportions
+    expected = np.stack([of_fit[:, 2], of_fit[:, [1, 3]].sum(1), of_fit[:, [0, 4]].sum(1)], 1)
+    np.testing.assert_allclose(view.proportions, expected, rtol=1e-12)
+    np.testing.assert_allclose(view.transform(fit.training), expected, rtol=1e-6)
+    prevalence, words = fit.topics()["prevalence"], fit.table("topic_word").to_numpy(np.float64)
+    tokens = view.topic_words(12)
+    for first, other in ((3, 1), (4, 0)):
+        weight = prevalence[first] / (prevalence[first] + prevalence[other])
+        of_both = weight * words[first] + (1 - weight) * words[other]
+        rows = tokens[tokens["topic"] == first]
+        columns = [fit.training.vocabulary.index(word) for word in rows["word"]]
+        np.testing.assert_allclose(rows["probability"], of_both[columns], rtol=1e-5)
+        assert rows["probability"].is_monotonic_decreasing
+        assert view.topics()["prevalence"][first] == pytest.approx(prevalence[first] + prevalence[other])
+    table = view.prevalence().set_index(["group", "topic"])["mean"]
+    before = fit.prevalence().set_index(["group", "topic"])["mean"]
+    assert table["a", 3] == pytest.approx(before["a", 3] + before["a", 1])
+    assert sorted(set(table.index.get_level_values("topic"))) == [2, 3, 4]
+    assert view.representative(3)["share"].iloc[0] == pytest.approx(expected[:, 1].max())
+    assert view.correlations().index.tolist() == view.coherence(3).index.tolist() == [2, 3, 4]
+    assert [sketch.topic for sketch in view.sketches] == [2, 3, 4]
+
+
+def test_the_words_of_a_document_are_those_of_the_members_of_merged_topics():
+    fit = of_five()
+    shares, words = fit.proportions[0], fit.table("topic_word").to_numpy(np.float64)
+    posterior = shares[:, None] * words
+    posterior /= posterior.sum(0)
+    found = fit.merged([(3, 1)]).document(0)
+    for word in found.words:
+        by_topic = posterior[:, fit.training.vocabulary.index(word.text)]
+        together = {0: by_topic[0], 2: by_topic[2], 3: by_topic[1] + by_topic[3], 4: by_topic[4]}
+        assert word.probability == pytest.approx(max(together.values()))
+        assert together[word.topic] == max(together.values())
+    # words of hidden topics are left out, not given to others
+    whole = {word.text: word.topic for word in fit.document(0).words}
+    largest = int(shares.argmax())
+    left = {word.text: word.topic for word in fit.without([largest]).document(0).words}
+    assert left == {text: topic for text, topic in whole.items() if topic != largest}
+    assert len(left) < len(whole)
+
+
+def test_hidden_topics_keep_their_share_and_their_words():
+    fit = of_five()
+    view = fit.without([4, 1])
+    assert view.topic_numbers == (0, 2, 3)
+    np.testing.assert_array_equal(view.proportions, fit.proportions[:, [0, 2, 3]])  # they do not add up to 1
+    assert view.names().to_dict() == {topic: fit.names()[topic] for topic in (0, 2, 3)}
+    assert view.topics(relevance=0.3)["words"].to_dict() == {
+        topic: words for topic, words in fit.topics(relevance=0.3)["words"].items() if topic not in (1, 4)
+    }
+    months = view.prevalence(by="day", period="month")
+    of_fit = fit.prevalence(by="day", period="month")
+    pd.testing.assert_frame_equal(
+        months[["group", "topic", "mean"]].reset_index(drop=True),
+        of_fit[~of_fit["topic"].isin([1, 4])][["group", "topic", "mean"]].reset_index(drop=True),
+    )
+    with pytest.raises(ValueError, match="got topic=1, expected one of 0, 2, 3"):
+        view.representative(1)
+
+
+def test_arrangements_follow_each_other_with_the_numbers_of_the_fit():
+    view = of_five().renamed({3: "weather", 1: "rain"}).without([4]).merged([(3, 1)]).merged([(3, 0)])
+    assert view.arrangement.groups == ((2,), (3, 1, 0))
+    assert view.names()[3] == "weather"
+    assert view.arrangement.names == ((3, "weather"),)  # a merged topic has no name any more
+    assert view.arrangement.describe() == "2 of 5 topics: 1 hidden, 3 merged into 1, 1 renamed"
+    printed = str(view)
+    assert printed.startswith("2 of 5 topics")
+    assert "weather (topics 3, 1, 0)" in printed
+    assert "evidence:    none" in printed
+
+
+@pytest.mark.parametrize("name", ["evidence", "estimate", "score", "interval_units", "recommend", "alpha"])
+def test_arranged_topics_have_no_evidence_and_no_scores(name: str):
+    with pytest.raises(AttributeError, match=f"no '{name}': merged and hidden topics are a way of reading"):
+        getattr(of_five().renamed({0: "sport"}), name)
+
+
+@pytest.mark.parametrize(
+    ("arranged", "message"),
+    [
+        (lambda fit: fit.renamed({5: "x"}), "got topic=5, expected one of 0 … 4"),
+        (lambda fit: fit.renamed({0: " "}), "got ' ' as the name of topic 0"),
+        (lambda fit: fit.renamed({0: "a"}).renamed({2: "a"}), r"the topics 0 and 2.*merged\(\[\(0, 2\)\]\)"),
+        (lambda fit: fit.merged([(0, 1), (1, 2)]), "got topic 1 twice"),
+        (lambda fit: fit.merged([(0,)]), r"got the group \(0,\)"),
+        (lambda fit: fit.merged([]), "got no group"),
+        (lambda fit: fit.merged([(0, 1)]).without([1]), "got topic=1, expected one of 0, 2, 3, 4"),
+        (lambda fit: fit.without(range(5)), "got all 5 topics to hide"),
+    ],
+)
+def test_arrangements_of_other_topics_are_refused(arranged, message: str):
+    with pytest.raises(ValueError, match=message):
+        arranged(of_five())
+
+
+def test_arranged_topics_are_saved_and_loaded(tmp_path):
+    view = of_five().merged([(3, 1)]).renamed({3: "weather"}).without([0])
+    view.save(tmp_path / "fit")
+    again = lv.load_fit(tmp_path / "fit")
+    assert again.arrangement == view.arrangement
+    pd.testing.assert_frame_equal(again.topics(), view.topics())
+    of_five().save(tmp_path / "plain")
+    assert type(lv.load_fit(tmp_path / "plain")) is type(of_five())
+    body, arrays = read_folder(tmp_path / "fit")
+    for wrong in (
+        {"n_topics": 5},
+        {"n_topics": 4, "groups": [[0]], "names": []},
+        {"n_topics": 5, "groups": [[7]], "names": []},
+        {"n_topics": 5, "groups": [[0], [1]], "names": [[2, "x"]]},
+        {"n_topics": 5, "groups": [[0], [1]], "names": [[1, 2]]},
+    ):
+        write_folder(tmp_path / "fit", body | {"arrangement": wrong}, arrays)
+        with pytest.raises(CorruptFolderError, match="a damaged arrangement of topics"):
+            lv.load_fit(tmp_path / "fit")

@@ -41,7 +41,7 @@ def test_the_list_holds_what_people_use():
         "lvsearch.sizes.Poisson(",
         "lvsearch.inference.document_likelihood(",
         "lvsearch.sklearn.TopicSearch(",
-        "lvsearch.fitted.topics.FittedTopics.topics(",
+        "lvsearch.topics.readable_topics.ReadableTopics.topics(",
     ):
         assert [line for line in written if line.startswith(name)], f"{name} is not listed"
 

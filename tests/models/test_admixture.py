@@ -4,6 +4,7 @@ False alarms. Keys are fixed: a test always passes or always fails. Over keys, |
 chance in fewer than 1 of 10,000.
 """
 
+import gzip
 from functools import partial
 from pathlib import Path
 
@@ -203,6 +204,108 @@ def test_plink_files(tmp_path):
     same = lv.Genotypes.from_raw(tmp_path / "a.raw")
     assert same.vocabulary == ("rs1=A", "rs1=other", "rs2=G", "rs2=other")
     assert_array_equal(same.counts.toarray(), found.counts.toarray())
+
+
+VCF = """\
+##fileformat=VCFv4.2
+##FILTER=<ID=q10,Description="a text with = and \t in it">
+#CHROM POS ID REF ALT QUAL FILTER INFO FORMAT ann bob cyd
+1 100 rs1 A C 9 PASS . GT 0/0 0|1 1/1
+1 200 . G T,GA . . . DP:GT:GQ 9:0|2:. 8:./. 7:2/1:5
+1 200 . G C . PASS . GT 0/1 . 0/.
+1 300 rs2 A C 9 q10;LowQual . GT 0/1 0/1 1/1
+1 400 rs3 A C 9 q10 . GT 0/1 0/1 1/1
+1 500 rs4 A C 9 PASS . DP 3 4 5
+1 600 rs5 A . 9 PASS . GT 0/0 0/0 0/0
+X 700 rs6 A <DEL> 9 PASS . GT 0/1 1 1/1
+""".replace(" ", "\t")
+
+
+def test_variant_calls(tmp_path):
+    path = tmp_path / "calls.vcf"
+    path.write_text(VCF)
+    found = lv.Genotypes.from_vcf(path)
+    assert found.vocabulary == (
+        "rs1=A",
+        "rs1=C",
+        "1:200=G",
+        "1:200=T",
+        "1:200=GA",
+        "1:200:G>C=C",
+        "1:200:G>C=G",
+        "rs6=A",
+        "rs6=<DEL>",
+    )
+    expected = [[2, 0, 1, 0, 1, 1, 1, 1, 1], [1, 1, 0, 0, 0, 0, 0, 0, 0], [0, 2, 0, 1, 1, 0, 1, 0, 2]]
+    assert_array_equal(found.counts.toarray(), expected)
+    assert found.document_names == ("ann", "bob", "cyd")
+    assert found.document_labels is None
+    assert found.notes == (
+        "variants that failed a filter, left out: 2 of 8 (q10 2, LowQual 1)",
+        "variants without genotypes (GT), left out: 1 of 8",
+        "genotypes of another number of alleles than 2, taken as unknown: 1 (the first: bob at rs6)",
+        "1 of 5 loci with one allele or none left out",
+    )
+    assert found.alleles == (2, 3, 2, 2)
+    (tmp_path / "calls.vcf.gz").write_bytes(gzip.compress(VCF.replace("\n", "\r\n").encode()))
+    assert lv.Genotypes.from_vcf(tmp_path / "calls.vcf.gz").fingerprint == found.fingerprint
+    whole = lv.Genotypes.from_vcf(path, keep_filtered=True)
+    assert {"rs2=A", "rs3=C"} <= set(whole.vocabulary)
+    # one copy each: of X in males, say
+    path.write_text("\n".join([*VCF.splitlines()[:3], "X\t1\tx\tA\tC\t.\t.\t.\tGT\t0\t1\t0/1"]))
+    single = lv.Genotypes.from_vcf(path, ploidy=1)
+    assert_array_equal(single.counts.toarray(), [[1, 0], [0, 1], [0, 0]])
+    with pytest.raises(ValueError, match="got ploidy=0, expected a whole number of at least 1"):
+        lv.Genotypes.from_vcf(path, ploidy=0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("##fileformat=VCFv4.2", "##source=x", "line 1: got '##source=x', expected ##fileformat=VCFv4.2"),
+        ("\tFORMAT\tann\tbob\tcyd", "", "line 3: got no individuals, expected the line #CHROM POS"),
+        ("\tann\tbob\tcyd", "", "line 3: got no individuals"),
+        ("#CHROM\tPOS", "#CHROM POS", "line 3: got '#CHROM POS"),
+        ("#CHROM", "CHROM", "line 3: got 'CHROM"),
+        ("ann\tbob", "ann\tann", "line 3: got two individuals named 'ann'"),
+        ("\t0|1\t1/1", "\t0|1", "line 4: got 11 columns, expected 12, separated by tabs"),
+        ("0|1", "0|2", r"line 4: got the genotype '0\|2' of bob, expected numbers of alleles from 0 to 1"),
+        ("0|1", "A/C", "line 4: got the genotype 'A/C' of bob"),
+        ("0|1", "", "line 4: got the genotype '' of bob"),
+        ("rs6\tA\t<DEL>", "rs1\tA\t<DEL>", None),  # told apart by its alleles
+        ("rs6\tA\t<DEL>", "rs1\tA\tC", None),
+        ("1\t600\trs5\tA\t.", "X\t9\trs6\tA\t<DEL>", None),
+    ],
+)
+def test_variant_calls_that_are_wrong_say_where(tmp_path, before: str, after: str, message: str | None):
+    assert before in VCF
+    path = tmp_path / "a.vcf"
+    path.write_text(VCF.replace(before, after, 1))
+    if message is None:
+        assert lv.Genotypes.from_vcf(path).n_documents == 3
+        return
+    with pytest.raises(ValueError, match=r"a\.vcf, " + message):
+        lv.Genotypes.from_vcf(path)
+
+
+def test_variant_calls_without_a_locus_are_refused(tmp_path):
+    path = tmp_path / "a.vcf"
+    lines = VCF.splitlines()
+    path.write_text("\n".join([*lines[:4], lines[3], lines[3]]))
+    with pytest.raises(ValueError, match=r"line 6: got the variant 'rs1:A>C' again after line 5"):
+        lv.Genotypes.from_vcf(path)
+    path.write_text("\n".join([*lines[:3], lines[6]]))
+    with pytest.raises(ValueError, match=r"got 0 loci .* expected some that vary; variants that failed.*: 1 of 1"):
+        lv.Genotypes.from_vcf(path)
+    path.write_text("\n".join(lines[:3]))
+    with pytest.raises(ValueError, match="got 0 loci"):
+        lv.Genotypes.from_vcf(path)
+    path.write_text("")
+    with pytest.raises(ValueError, match="line 1: got ''"):
+        lv.Genotypes.from_vcf(path)
+    (tmp_path / "cut.vcf.gz").write_bytes(gzip.compress(VCF.encode())[:-20])
+    with pytest.raises(ValueError, match="expected a file written by gzip"):
+        lv.Genotypes.from_vcf(tmp_path / "cut.vcf.gz")
 
 
 @pytest.mark.thorough

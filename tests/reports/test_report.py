@@ -1,20 +1,31 @@
 """The card, the report folder and the held-out comparison, on one small search."""
 
 import html.parser
+import json
 from dataclasses import replace
+from functools import partial
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.image import imread
+from matplotlib.text import Text
 
 import lvsearch as lv
+from lvsearch.command.json_answer import json_answer
 from lvsearch.command.simulated import planted, verdict
+from lvsearch.files.plain_text import markdown
+from lvsearch.fitted.kinds import component_table
 from lvsearch.inference.likelihood import document_likelihood
 from lvsearch.reports import report
 from lvsearch.reports.page_parts import parts_of
 from lvsearch.reports.report import write_report
-from lvsearch.results.card import card, facts, near_table, summary
+from lvsearch.results.card import card, facts, headline, near_table, summary
 from lvsearch.results.heldout import agreement, held_out_comparison
+from lvsearch.results.plots import SLIDE, _list_components, draw_slide
 
 
 @pytest.fixture(scope="module")
@@ -348,3 +359,142 @@ def test_verdict_is_honest(result):
 def test_facts_name_each_thing_once(result):
     names = [fact.name for fact in facts(result)]
     assert len(names) == len(set(names))
+
+
+# ── topics as a person reads them ───────────────────────────────────────────────────────────────────────────────────
+
+
+def test_reports_show_topics_as_they_were_arranged(result, tmp_path):
+    fit = result.best
+    first, second, *others = fit.topic_numbers
+    shown = fit.merged([(second, first)]).renamed({second: "the <first> two"})
+    arranged = result.with_topics(shown)
+    write_report(arranged, tmp_path / "report")
+    topics = pd.read_csv(tmp_path / "report" / "topics.csv")
+    assert sorted(topics["topic"]) == [second, *others]
+    assert "the <first> two" in set(topics["name"])
+    words = pd.read_csv(tmp_path / "report" / "topic_words.csv")
+    assert set(words["topic"]) == {second, *others}
+    assert markdown("the <first> two") in (tmp_path / "report" / "summary.md").read_text(encoding="utf-8")
+    parts = parts_of(arranged.best_shown)
+    assert [row.number for row in parts.rows] == topics["topic"].tolist()
+    assert {row.name for row in parts.rows if row.number == second} == {"the <first> two"}
+    assert {piece.part for unit in parts.explorer.units for piece in unit.pieces} <= {second, *others, None}
+    assert {part for unit in parts.explorer.units for part, _ in unit.shares} <= {second, *others}
+    assert "the &lt;first&gt; two" in (tmp_path / "report" / "index.html").read_text(encoding="utf-8")
+    answer = json.loads(json_answer(arranged, tmp_path / "report" / "index.html"))
+    assert [topic["topic"] for topic in answer["topics"]] == topics["topic"].tolist()
+    # the answer is that of the search, and the folder keeps the arrangement
+    assert arranged.best_size == result.best_size
+    pd.testing.assert_frame_equal(arranged.posterior(), result.posterior())
+    arranged.save(tmp_path / "run")
+    again = lv.load(tmp_path / "run")
+    assert again.arrangement == shown.arrangement
+    assert again.best_shown.topics()["words"].tolist() == shown.topics()["words"].tolist()
+    assert type(result.best_shown) is type(fit)
+
+
+def test_topics_of_another_fit_are_refused(result):
+    other = lv.fit(lv.models.LDA(), result.training, size=3, seed=5)
+    with pytest.raises(ValueError, match=r"got topics of another fit, expected those of result\.best"):
+        result.with_topics(other.without([0]))
+    # another prior may make another size the most probable one: its topics are shown as they are
+    arranged = result.with_topics(result.best.without([0]))
+    moved = arranged.with_prior(lv.sizes.Table(tuple(float(size == 4 - result.best_size[0]) for size in (1, 2, 3, 4))))
+    assert moved.best_size != result.best_size
+    assert type(moved.best_shown) is type(result.best)
+
+
+# ── one slide, one table ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def texts_of(draw) -> list[str]:
+    """All texts of a figure that `draw` draws."""
+    figure = Figure(figsize=SLIDE, layout="constrained")
+    FigureCanvasAgg(figure)
+    draw(figure)
+    return [text.get_text() for text in figure.findobj(Text) if text.get_text()]
+
+
+def test_a_slide_has_the_answer_the_posterior_and_the_topics_as_they_were_arranged(result, tmp_path):
+    first, second, *_ = result.best.topic_numbers
+    arranged = result.with_topics(result.best.renamed({first: "an $own$ name"}).without([second]))
+    texts = texts_of(partial(draw_slide, arranged))
+    assert texts_of(partial(draw_slide, nested()))  # no components
+    said = " ".join(texts).replace("\n", " ")
+    assert headline(result) in said
+    assert "Probability of each size" in texts
+    assert "number of topics" in texts
+    assert "an $own$ name" in texts
+    for topic, row in arranged.best_shown.topics().iterrows():
+        assert {str(topic), f"{row['prevalence']:.1%}"} <= set(texts)
+        assert any(text.startswith(row["words"][:30]) for text in texts)
+    assert str(result.best.names()[second]) not in texts
+    assert any("LDA with 3 topics, fitted to 42 documents" in text and "1 hidden" in text for text in texts)
+    for name in ("slide.svg", "slide.png"):
+        arranged.save_slide(tmp_path / name)
+        before = (tmp_path / name).read_bytes()
+        arranged.save_slide(tmp_path / name)
+        assert (tmp_path / name).read_bytes() == before  # the same every time
+    ElementTree.fromstring((tmp_path / "slide.svg").read_text(encoding="utf-8"))
+    assert imread(tmp_path / "slide.png").shape[:2] == (1200, 2132)
+    with pytest.raises(ValueError, match=r"got 'slide\.pptx', expected a name that ends in \.png or \.svg"):
+        result.save_slide(tmp_path / "slide.pptx")
+
+
+def test_a_slide_lists_the_largest_components_and_counts_the_others():
+    table = pd.DataFrame({"name": [f"name {k}" for k in range(13)], "share": np.arange(13, 0, -1) / 91})
+    texts = texts_of(lambda figure: _list_components(table, "clusters", figure.add_subplot()))
+    assert [text for text in texts if text.startswith("name ")] == [f"name {k}" for k in range(10)]
+    assert "and 3 smaller clusters" in texts
+
+
+def test_the_table_of_components(result, tmp_path):
+    result.save_table(tmp_path / "topics.csv")
+    table, topics = pd.read_csv(tmp_path / "topics.csv", index_col="topic"), result.best.topics()
+    assert table.columns.tolist() == ["name", "share", "label", "words"]
+    assert table["words"].to_dict() == topics["words"].to_dict()
+    assert table["name"].to_dict() == result.best.names().to_dict()
+    np.testing.assert_allclose(table["share"], topics["prevalence"])
+    with pytest.raises(ValueError, match=r"expected a name that ends in \.csv or \.xlsx"):
+        result.save_table(tmp_path / "topics.txt")
+    with pytest.raises(ValueError, match="has no data and no models"):
+        nested().save_table(tmp_path / "none.csv")
+    assert not (tmp_path / "none.csv").exists()
+
+
+def test_a_table_for_excel(result, tmp_path, monkeypatch):
+    def missing(*_, **__):
+        raise ImportError("No module named 'openpyxl'")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pd.DataFrame, "to_excel", missing)
+        with pytest.raises(ValueError, match=r"need openpyxl: pip install 'lvsearch\[excel\]'"):
+            result.save_table(tmp_path / "topics.xlsx")
+    pytest.importorskip("openpyxl")
+    result.with_topics(result.best.renamed({0: "=1+1"})).save_table(tmp_path / "topics.xlsx")
+    table = pd.read_excel(tmp_path / "topics.xlsx", index_col="topic")
+    assert table["name"][0] == "'=1+1"  # a text, no formula
+    assert table["words"].to_dict() == result.best.topics()["words"].to_dict()
+
+
+def test_tables_of_clusters_states_and_others(monkeypatch):
+    rng = np.random.default_rng(0)
+    rows = np.concatenate([rng.normal(mean, 0.5, (12, 2)) for mean in (-3, 3, 3)])
+    points = lv.Points.from_array(rows, columns=["name", "width"])  # a column may have a name of the table's own
+    kind = lv.models.DiagonalComponents.scaled_to(rows)
+    clusters = lv.fit(lv.models.FiniteMixture(kind), points, size=2, seed=0)
+    table = component_table(clusters)
+    assert table.columns.tolist() == ["name", "share", "name", "width"]
+    assert table["share"].is_monotonic_decreasing
+    assert table["width"].to_dict() == clusters.means()["width"].to_dict()
+    hidden = lv.fit(lv.models.HiddenMarkov(kind), lv.Groups.from_arrays([rows]), size=2, seed=0)
+    states = component_table(hidden)
+    assert states["share"].sum() == pytest.approx(1)
+    np.testing.assert_allclose(states["share"].sort_index(), np.concatenate(hidden.transform(hidden.training)).mean(0))
+    assert states["name"].sort_index().tolist() == list(hidden.component_names())
+    # units that are described by other numbers than shares, as a model of one's own may have
+    for shares in (np.array([[0.2, 0.3]]), np.array([[-0.2, 1.2]])):
+        with monkeypatch.context() as patched:
+            patched.setattr(type(hidden), "transform", lambda self, data, shares=shares: shares)
+            assert component_table(hidden).columns.tolist() == ["name"]

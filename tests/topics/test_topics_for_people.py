@@ -1,7 +1,10 @@
 """Names, coherence, prevalence, places and colours of topics, against counts done by hand."""
 
+import datetime
+from dataclasses import replace
 from functools import cache
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -184,6 +187,72 @@ def test_groups_of_dates_are_called_by_months_in_the_order_of_time(dates: pd.Dat
     ax = plot_prevalence(table, pd.Series(["first", "second"]), axes())
     assert [label.get_text() for label in ax.get_xticklabels()] == groups.split(", ")
     assert ax.lines[0].get_linewidth() == 1  # groups in order are joined
+
+
+TEXTS = ["2008-01-05", "2008-01-20", None, "2008-04-01", "2008-04-02", "2008-06-30"]
+
+
+@pytest.mark.parametrize(
+    "dates",
+    [
+        TEXTS,
+        pd.Series(pd.to_datetime(TEXTS)),
+        np.array([text or "NaT" for text in TEXTS], "datetime64[D]"),
+        [None if text is None else datetime.date.fromisoformat(text) for text in TEXTS],
+        # a date has the month of its own clock, which in Greenwich may be another one
+        pd.Series(pd.to_datetime(TEXTS).tz_localize("Asia/Tokyo")),
+        [None if text is None else f"{text}T00:30:00+09:00" for text in TEXTS],
+    ],
+    ids=["texts", "pandas", "numpy", "python", "zone", "texts with a zone"],
+)
+def test_periods_of_the_calendar_hold_their_documents_and_gaps(dates: Any):
+    shares = np.column_stack([np.linspace(0, 1, 6), 1 - np.linspace(0, 1, 6)])
+    table = prevalence(shares, dates, period="month")
+    first = table[table["topic"] == 0]
+    assert list(first["group"]) == [f"2008-0{month}" for month in range(1, 7)]
+    assert list(first["documents"]) == [2, 0, 0, 2, 0, 1]
+    np.testing.assert_allclose(first["mean"], [0.1, np.nan, np.nan, 0.7, np.nan, 1.0])
+    np.testing.assert_array_equal(np.isnan(first["lower"]), [False, True, True, False, True, True])
+    quarters = prevalence(shares, dates, period="quarter")
+    assert list(quarters["group"].cat.categories) == ["2008Q1", "2008Q2"]
+    np.testing.assert_allclose(quarters[quarters["topic"] == 1]["mean"], [0.9, 0.2])
+    assert set(prevalence(shares, dates, period="year")["group"]) == {"2008"}
+
+
+@pytest.mark.parametrize(
+    ("values", "period", "message"),
+    [
+        ([2008, 2009], "year", r"got 2008 for document 0 with period='year', expected a date.*str\(year\)"),
+        (["2008-01-01", "31.01.2008"], "year", "got '31.01.2008' for document 1"),
+        (["2008-01-01", "2008-13-01"], "month", "got '2008-13-01' for document 1"),
+        (["today", "today"], "month", "got 'today'"),
+        (["2008-01", "2009"], "month", "got '2009' for document 1"),  # in no month
+        (["2008-01", "2009"], "week", "got period='week', expected one of 'month', 'quarter', 'year'"),
+        ([None, None], "month", "got no document whose value is known"),
+    ],
+)
+def test_periods_of_what_is_no_date_are_refused(values: list[Any], period: str, message: str):
+    with pytest.raises(ValueError, match=message):
+        prevalence(np.full((2, 2), 0.5), values, period=period)
+
+
+def test_years_as_texts_are_years():
+    table = prevalence(np.full((2, 2), 0.5), ["1066", "1068"], period="year")
+    assert list(table["group"].cat.categories) == ["1066", "1067", "1068"]
+
+
+def test_the_picture_of_periods_has_gaps_and_names_some_of_many():
+    days = [text or "2008-02-01" for text in TEXTS]
+    corpus = fitted().training.select(range(6))
+    fit = replace(fitted(), training=corpus)
+    ax = fit.plot_prevalence(days, period="month", ax=axes())
+    assert [label.get_text() for label in ax.get_xticklabels()] == [f"2008-0{month}" for month in range(1, 7)]
+    height = np.asarray(ax.lines[0].get_ydata(), float)
+    np.testing.assert_array_equal(np.isnan(height), [False, False, True, False, True, False])
+    table = prevalence(np.full((2, 2), 0.5), ["2000-01", "2007-12"], period="month")
+    ax = plot_prevalence(table, pd.Series(["first", "second"]), axes())
+    assert [label.get_text() for label in ax.get_xticklabels()][:3] == ["2000-01", "2000-05", "2000-09"]
+    assert len(np.asarray(ax.lines[0].get_xdata())) == 96
 
 
 def test_a_fit_knows_its_labels_and_its_metadata():
