@@ -53,7 +53,11 @@ def merge_topics(counts: Float[np.ndarray, "topic word"], size: int) -> Float[np
 
 
 def remove_topics(
-    counts: Float[np.ndarray, "topic word"], number: int, losses: Losses, pairs: Int[np.ndarray, "two pair"]
+    counts: Float[np.ndarray, "topic word"],
+    number: int,
+    losses: Losses,
+    pairs: Int[np.ndarray, "two pair"],
+    given: int = 0,
 ) -> Float[np.ndarray, "fewer word"]:
     """Return expected word counts after at most `number` topics were left out or merged, (topic, word).
 
@@ -63,10 +67,11 @@ def remove_topics(
     counts: expected word counts of each topic.
     losses: the documents' losses. Arrays over topics may be longer than `counts`.
     pairs: the topics of each pair that may be merged.
+    given: how many topics stay as they are, the first ones.
     """
     counts, n_topics = counts.copy(), len(counts)
     without, merged = losses.without[:n_topics].copy(), losses.merged.copy()
-    remains, free = np.ones(n_topics, bool), np.ones(n_topics, bool)  # free: neither removed nor merged yet
+    remains, free = np.ones(n_topics, bool), np.arange(n_topics) >= given  # free: neither removed nor merged yet
     for _ in range(number):
         of_topics = np.where(free, without, np.inf)
         of_pairs = np.where(free[pairs].all(0), merged, np.inf)
