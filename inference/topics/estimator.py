@@ -645,7 +645,7 @@ def expected_counts(estimate: Estimate, eta: float) -> Float[np.ndarray, "topic 
     """
     counts, seeds = estimate.natural["topic_word"] + 1.0 - eta, _model_of(estimate).seeds
     if seeds is not None:
-        counts[: seeds.n_topics] -= seeds.counts
+        counts[: seeds.n_topics] -= seeds.counts.astype(counts.dtype)
     return np.maximum(counts, 0.0)  # rounding leaves some counts a little below 0
 
 

@@ -357,8 +357,8 @@ def stochastic_topics(
     `lv.fit`.
     bound: whether to make one more pass that computes the bound on the evidence in float64, nats; else it is −∞.
 
-    Raises ValueError for a size, number of documents or number of passes below 1, for a model with seeds or whose topics
-    are point estimates, and for a step outside (0, 1].
+    Raises ValueError for a size, number of documents or number of passes below 1, for a step outside (0, 1], and for a
+    model with seeds or whose topics are point estimates.
     """
     if model.seeds is not None:
         raise ValueError(
