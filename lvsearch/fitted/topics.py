@@ -17,6 +17,7 @@ from lvsearch.fitted.recommending import recommended
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.word_mixtures import document_proportions
 from lvsearch.models.families import IndicatorFamily
+from lvsearch.models.lda import LDA
 from lvsearch.models.plain_arguments import checked_seed, real_number, shortened_repr, whole_number
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.pictures.style import draw_captioned
@@ -139,7 +140,8 @@ class FittedTopics(FittedModel):
             distinguish the topic.
 
         Columns are `prevalence` (the topic's share of the training tokens) and `words` (joined by spaces). If the
-        corpus has labels, `label` is the label whose documents use the topic most out of proportion.
+        corpus has labels, `label` is the label whose documents use the topic most out of proportion. If topics have
+        seeds with names, `given` is the name, or "".
 
         Raises ValueError for a relevance outside 0 to 1, and for fewer than one word.
         """
@@ -155,6 +157,9 @@ class FittedTopics(FittedModel):
             frame.insert(
                 1, "label", label_topics(tuple(self.training.unit_labels), self.proportions * lengths[:, None])
             )
+        if self._given_names:
+            free = len(words) - len(self._given_names)
+            frame.insert(0, "given", [*self._given_names, *[""] * free])
         return frame.sort_values("prevalence", ascending=False, kind="stable")
 
     @cached_property
@@ -165,7 +170,8 @@ class FittedTopics(FittedModel):
     def names(self, n_words: int = 3, namer: Namer | None = None) -> pd.Series:
         """Return a distinct name for each topic as a series (topics,), by default its most distinctive words.
 
-        Words are ranked by FREX, a mean of how frequent and how exclusive a word is in the topic.
+        Words are ranked by FREX, a mean of how frequent and how exclusive a word is in the topic. A topic whose name came
+        with its seeds keeps it, such as "sport (given)".
 
         n_words: the number of words in a name.
         namer: a function that returns a name for a `TopicSketch` (share, words, distinctive words, documents); None
@@ -178,7 +184,13 @@ class FittedTopics(FittedModel):
             names = distinct_names(self._distinctive_words, n_words)
         else:
             names = names_of(self.sketches, namer, n_words)
-        return pd.Series(names, index=pd.RangeIndex(len(self._topic_word)))
+        given = [f"{name} (given)" for name in self._given_names]
+        return pd.Series([*given, *names[len(given) :]], index=pd.RangeIndex(len(self._topic_word)))
+
+    @property
+    def _given_names(self) -> tuple[str, ...]:
+        """The names that came with the seeds of the first topics; () for none."""
+        return () if not isinstance(self.model, LDA) or self.model.seeds is None else self.model.seeds.names
 
     @cached_property
     def sketches(self) -> tuple[TopicSketch, ...]:
