@@ -226,9 +226,7 @@ def _require_allowed(size: Size, smallest: Size, name: str = "size") -> Size:
     name: the name of the argument, for the error.
     """
     if any(map(int.__lt__, size, smallest)):
-        raise ValueError(
-            f"got {name}={size[0]}, expected at least {smallest[0]}: so many components are given by seeds"
-        )
+        raise ValueError(f"got {name}={size[0]}, expected at least {smallest[0]}: so many are given, by seeds")
     return size
 
 

@@ -41,7 +41,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from lvsearch.models.contract import (
     HyperparameterArray,
@@ -86,24 +86,33 @@ class TopicSeeds(eqx.Module):
 
     | field | shape | meaning |
     |---|---|---|
-    | `topics`, `words` | (entry,) | the numbers of a seeded topic and of one of its words, each pair once |
-    | `tokens` | (entry,) | how many imaginary tokens of the word the topic has |
+    | `tokens` | (entry,) | numbers of imaginary tokens of a word in a topic, none of them 0 |
+    | `topics`, `words` | (entry,) | the number of the topic, and that of the word |
     | `n_topics`, `n_words` | | the number of seeded topics, and of words in the vocabulary |
     | `names` | | a name for each seeded topic, all different; () where they have none |
 
-    The fields are kept as entries, because most words are in no seeds, and models are stored with every fit.
+    Only entries are kept, because most words are in no seeds, and models are stored with every fit.
     """
 
-    topics: Int[Array | np.ndarray, " entry"]
-    words: Int[Array | np.ndarray, " entry"]
-    tokens: Float[Array | np.ndarray, " entry"]
+    tokens: HyperparameterArray
+    topics: tuple[int, ...] = eqx.field(static=True)
+    words: tuple[int, ...] = eqx.field(static=True)
     n_topics: int = eqx.field(static=True)
     n_words: int = eqx.field(static=True)
     names: tuple[str, ...] = eqx.field(static=True)
 
-    def __init__(self, topics: Any, words: Any, tokens: Any, n_topics: int, n_words: int, names: Sequence[str] = ()):
-        self.topics, self.words = (np.asarray(each, np.int32) for each in (topics, words))
-        self.tokens, self.n_topics, self.n_words = np.asarray(tokens, np.float64), int(n_topics), int(n_words)
+    def __init__(
+        self,
+        tokens: Any,
+        topics: Sequence[int],
+        words: Sequence[int],
+        n_topics: int,
+        n_words: int,
+        names: Sequence[str] = (),
+    ):
+        self.tokens = hyperparameter(tokens)
+        self.topics, self.words = (tuple(map(int, each)) for each in (topics, words))
+        self.n_topics, self.n_words = int(n_topics), int(n_words)
         self.names = tuple(str(name) for name in names)
 
     @classmethod
@@ -134,7 +143,7 @@ class TopicSeeds(eqx.Module):
                 "got two topics with the same seeds, which nothing could tell apart: leave one of them out"
             )
         topics, words = np.nonzero(counts)
-        return cls(topics, words, counts[topics, words], *counts.shape, names)
+        return cls(counts[topics, words], topics.tolist(), words.tolist(), *counts.shape, names)
 
     @property
     def counts(self) -> Float[np.ndarray, "topic word"]:
@@ -149,8 +158,8 @@ class TopicSeeds(eqx.Module):
         Raises ValueError for fewer topics than have seeds.
         """
         self.require_topics(n_topics)
-        tokens = jnp.asarray(self.tokens, dtype)
-        return jnp.zeros((n_topics, self.n_words), dtype).at[self.topics, self.words].set(tokens)
+        entries = np.array(self.topics, np.int32), np.array(self.words, np.int32)
+        return jnp.zeros((n_topics, self.n_words), dtype).at[entries].set(jnp.asarray(self.tokens, dtype))
 
     def require_topics(self, n_topics: int) -> None:
         """Raise ValueError for fewer topics than have seeds."""
@@ -197,7 +206,7 @@ class LDA(TokenTopics):
         concentration: Any = 5.0,
         topic_concentration: Any = 0.05,
         topics: Family | None = None,
-        seeds: TopicSeeds | None = None,
+        seeds: Any = None,
     ):
         self.topics = Dirichlet() if topics is None else topics
         self.seeds = seeds

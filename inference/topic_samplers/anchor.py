@@ -442,7 +442,7 @@ def from_topics(
     topics: Float[np.ndarray, "topic word"],
     key: Key[Array, ""],
     widths: Sequence[int] | None = None,
-    seeds: Float[np.ndarray, "topic word"] | None = None,
+    seeds: Float[np.ndarray, "seeded word"] | None = None,
 ) -> Anchor:
     """Return the path that starts at given topics φ, and the standard error of the log evidence of its start.
 

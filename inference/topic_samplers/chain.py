@@ -509,7 +509,7 @@ def collapsed_topics(
     widths: Sequence[int] | None = None,
     width: int | None = None,
     wide: bool = False,
-    seeds: Float[np.ndarray, "topic word"] | None = None,
+    seeds: Float[np.ndarray, "seeded word"] | None = None,
 ) -> CollapsedTopics:
     """Return the collapsed annealing chain of a corpus.
 

@@ -244,7 +244,7 @@ def visit(
     return counts, gamma, fits.sum()
 
 
-def with_seeds(total: Array, seeds: Array | None) -> Array:
+def with_seeds(total: Array, seeds: Array | np.ndarray | None) -> Array:
     """Return expected counts (word, topic) with the imaginary tokens of seeds added; unchanged where these are None."""
     return total if seeds is None else total + seeds
 

@@ -170,8 +170,8 @@ class FittedTopics(FittedModel):
     def names(self, n_words: int = 3, namer: Namer | None = None) -> pd.Series:
         """Return a distinct name for each topic as a series (topics,), by default its most distinctive words.
 
-        Words are ranked by FREX, a mean of how frequent and how exclusive a word is in the topic. A topic whose name came
-        with its seeds keeps it, such as "sport (given)".
+        Words are ranked by FREX, a mean of how frequent and how exclusive a word is in the topic. A topic whose name
+        came with its seeds keeps it, such as "sport (given)".
 
         n_words: the number of words in a name.
         namer: a function that returns a name for a `TopicSketch` (share, words, distinctive words, documents); None

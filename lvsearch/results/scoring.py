@@ -390,6 +390,6 @@ def _scored_search(result: Findings) -> tuple[ModelEvaluator, Data]:
         return evaluator, training
     raise ValueError(
         f"got a search of {model.describe()}; expected LDA without seeds and with numbers for its concentrations, one "
-        "total for documents, or FiniteMixture, TiedMixture or IndependentNormalMixture with a concentration: the scores of "
-        "other libraries are of these models"
+        "total for documents, or FiniteMixture, TiedMixture or IndependentNormalMixture with a concentration: the "
+        "scores of other libraries are of these models"
     )

@@ -253,9 +253,7 @@ class ModelEvaluator:
         fit = Fit(size, Evidence(lower, upper), self._log_symmetry(estimate), estimate, info)
         if not self.anneals:
             return fit
-        if (
-            self.first_gain is not None
-        ):  # the smallest has no gain; its bound suffices, as only differences are compared
+        if self.first_gain is not None:  # the smallest has no gain: its bound suffices, only differences are compared
             return self._with_gain(fit, trial) if size > self.smallest_size else fit
         return self._anneal(fit, trial)
 

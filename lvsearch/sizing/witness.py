@@ -154,7 +154,9 @@ class WitnessSearch:
         return not self.nested and (not self._records or self._next_rung() is not None)
 
     def record(self, size: Size | int, evidence: Evidence | float | int) -> Record:
-        """Record the log evidence of a size (nats), in any order after the prior's first, (1, …, 1), and return its record.
+        """Record the log evidence of a size (nats), in any order after (1, …, 1), and return its record.
+
+        If the prior excludes small sizes, its first size takes the place of (1, …, 1).
 
         Where models are nested, evidence with a lower end below that of the best witness (a visited smaller size) is
         replaced by the witness's evidence. The returned record says so. Upper ends are clipped to the ceiling.
