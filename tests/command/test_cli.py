@@ -17,6 +17,7 @@ import lvsearch as lv
 from lvsearch import api
 from lvsearch.command import cli
 from lvsearch.command.simulated import planted
+from lvsearch.command.sources import read_seed_words
 from lvsearch.results import heldout
 from lvsearch.searching import controller
 
