@@ -37,8 +37,8 @@ from lvsearch.scrutiny.scrutiny import NOTHING_ASKED
 from lvsearch.searching.allocation_evaluator import PARTITIONS
 from lvsearch.searching.controller import Budget, SearchSettings, SearchState, run
 from lvsearch.searching.evaluators import ModelEvaluator
-from lvsearch.sizing.fit import Evaluator
-from lvsearch.sizing.sizes import Size, SizePrior, as_size
+from lvsearch.sizing.fit import Evaluator, smallest_size_of
+from lvsearch.sizing.sizes import Size, SizePrior, as_size, without_smaller
 from lvsearch.workers.remote_fits import Executor, Workers, check_executor, own_threads
 
 REPORT = "report"
@@ -179,7 +179,7 @@ def search(
     evidence = "marginal" if evidence == ANNEALED else evidence
     settings = SearchSettings(evidence, per_token, None, seed, most_trials, grow, exhaustive, keep)
     evaluator, training, kept_back = _evaluator(model, data, held_out, settings, mesh)
-    prior = checked_prior(evidence, prior, len(evaluator.size_names))
+    prior = without_smaller(checked_prior(evidence, prior, len(evaluator.size_names)), smallest_size_of(evaluator))
     settings = replace(settings, max_size=_limit(evaluator, prior, budget, max_size, exhaustive))
     if isinstance(evaluator, ModelEvaluator):
         largest = (CHECKED_SIZE,) * prior.dimension if settings.max_size is None else settings.max_size
@@ -217,7 +217,17 @@ def _limit(evaluator: Evaluator, prior: SizePrior, budget: Budget, max_size: Any
     if max_size is None:
         return None
     sizes = max_size if isinstance(max_size, tuple) else (max_size,) * prior.dimension
-    return _size(sizes, prior.dimension, "max_size")
+    return _require_allowed(_size(sizes, prior.dimension, "max_size"), smallest_size_of(evaluator), "max_size")
+
+
+def _require_allowed(size: Size, smallest: Size, name: str = "size") -> Size:
+    """Return the size. Raises ValueError if it is below the smallest one of the model in some variable.
+
+    name: the name of the argument, for the error.
+    """
+    if any(map(int.__lt__, size, smallest)):
+        raise ValueError(f"got {name}={size[0]}, expected at least {smallest[0]}: so many are given, by seeds")
+    return size
 
 
 def _size(size: Any, dimension: int, name: str = "size") -> Size:
@@ -304,7 +314,7 @@ def fit(
     """
     one_of("evidence", evidence, FITTED)
     require_model(model)
-    size, seed = _size(size, len(model.size_names)), checked_seed(seed)
+    size, seed = _require_allowed(_size(size, len(model.size_names)), model.smallest_size), checked_seed(seed)
     starts = whole_number("starts", starts, least=1)
     _check_executor_and_mesh(None, mesh)
     if model.only_size not in (None, size):

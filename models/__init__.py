@@ -35,7 +35,7 @@ from lvsearch.models.hidden_markov import HiddenMarkov
 from lvsearch.models.hlda import HLDA
 from lvsearch.models.ibp import IBP, GammaPrior
 from lvsearch.models.independent_normal import IndependentNormalMixture
-from lvsearch.models.lda import LDA
+from lvsearch.models.lda import LDA, TopicSeeds
 from lvsearch.models.mixture_of_unigrams import MixtureOfUnigrams, Unigram
 from lvsearch.models.plsi import PLSI
 from lvsearch.models.poisson_factorization import PoissonFactorization
@@ -87,6 +87,7 @@ __all__ = [
     "Site",
     "StudentComponents",
     "TiedMixture",
+    "TopicSeeds",
     "Unigram",
     "check",
     "families",

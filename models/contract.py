@@ -334,6 +334,20 @@ class Model(eqx.Module):
         natural: {name: natural parameters} of the latent variables that all units share.
         """
 
+    @property
+    def n_given(self) -> int:
+        """The number of components that the model tells apart by itself, such as topics with words of their own; by
+        default 0.
+
+        They come first, in one order. So they are not renamed, and no size has fewer of them.
+        """
+        return 0
+
+    @property
+    def smallest_size(self) -> tuple[int, ...]:
+        """The smallest size of the model: one component, or as many as are given, for each size variable."""
+        return (max(1, self.n_given),) * len(self.size_names)
+
     def suggestions_if_open(self) -> tuple[str, ...]:
         """Return phrases that suggest other priors or components to try where data leave the number of components open.
 

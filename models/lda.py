@@ -22,14 +22,21 @@ A latent variable of the model is called a site.
 Departure from the source. The copies of one word in a document share the q of their indicator. At the optimum of the
 bound they would be equal anyway (Eq. 3.9 depends on n only through w_n), so nothing is lost.
 
+Seeds (`TopicSeeds`) are imaginary tokens of the first S topics: s_kw copies of word w whose topic is known to be k.
+These topics have the prior Dirichlet(η + s_k), which is what Dirichlet(η, …, η) becomes by seeing such tokens. So
+wherever counts of words in topics are summed, the sums of these topics begin at s_k, and nothing else changes. Seeded
+topics cannot be exchanged with others, and `log_symmetry` counts relabellings of the K − S free ones alone.
+
 A and η stand inside log Γ, so the log-joint is not linear in any statistic of them, and they cannot be latent variables
 of `Model`. Code that evaluates the log-joint needs numbers (`numbers`, `with_numbers`). Simulation, the annealed
 evidence and the fit handle the priors.
 """
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+import difflib
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -50,11 +57,119 @@ from lvsearch.models.contract import (
 )
 from lvsearch.models.families import Categorical, Dirichlet, Family, Gamma, GammaStatistics, PointSimplex
 from lvsearch.models.hyperpriors import GammaPrior, as_text, positive_or_gamma_prior
+from lvsearch.models.plain_arguments import as_list, numbers, whole_number
 from lvsearch.models.topic_model import TokenTopics
 from lvsearch.models.units import BagOfWords
 
 HYPER = 0xA1FA
 """A number folded into a random key for hyper-parameters, so that their draws differ from all others of that key."""
+
+
+MOST_SEEDS = 1e6
+"""The most imaginary tokens of one topic; chains count tokens in float32, which is exact up to 16 million."""
+
+
+@runtime_checkable
+class HasVocabulary(Protocol):
+    """The interface of a corpus, as far as seeds ask for it: the words, in the order of the columns of its counts."""
+
+    @property
+    def vocabulary(self) -> Sequence[str]:
+        """The words of the corpus, one for each column."""
+        ...
+
+
+class TopicSeeds(eqx.Module):
+    """The seeds of the first topics of an `LDA`: imaginary tokens of words whose topic is known.
+
+    `of_counts` makes them of a table.
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `tokens` | (entry,) | numbers of imaginary tokens of a word in a topic, none of them 0 |
+    | `topics`, `words` | (entry,) | the number of the topic, and that of the word |
+    | `n_topics`, `n_words` | | the number of seeded topics, and of words in the vocabulary |
+    | `names` | | a name for each seeded topic, all different; () where they have none |
+
+    Only entries are kept, because most words are in no seeds, and models are stored with every fit.
+    """
+
+    tokens: HyperparameterArray
+    topics: tuple[int, ...] = eqx.field(static=True)
+    words: tuple[int, ...] = eqx.field(static=True)
+    n_topics: int = eqx.field(static=True)
+    n_words: int = eqx.field(static=True)
+    names: tuple[str, ...] = eqx.field(static=True)
+
+    def __init__(
+        self,
+        tokens: Any,
+        topics: Sequence[int],
+        words: Sequence[int],
+        n_topics: int,
+        n_words: int,
+        names: Sequence[str] = (),
+    ):
+        self.tokens = hyperparameter(tokens)
+        self.topics, self.words = (tuple(map(int, each)) for each in (topics, words))
+        self.n_topics, self.n_words = int(n_topics), int(n_words)
+        self.names = tuple(str(name) for name in names)
+
+    @classmethod
+    def of_counts(cls, counts: Any, names: Sequence[str] = ()) -> "TopicSeeds":
+        """Return the seeds with these numbers of imaginary tokens of each word in each seeded topic.
+
+        counts: (topic, word), whole numbers from 0 on, with one token at least and a million at most in each topic. No
+            two topics are alike, since nothing could tell them apart.
+        names: a name for each seeded topic, or ().
+
+        Raises ValueError for other counts and names.
+        """
+        counts, names = numbers("seeds", counts), tuple(as_list("names", names))
+        if counts.ndim != 2 or not counts.size:
+            raise ValueError(f"got seeds of shape {counts.shape}, expected (seeded topic, word), none of them 0")
+        if not np.all(np.isfinite(counts) & (counts >= 0) & (counts == np.floor(counts))):
+            raise ValueError("got seeds that are negative or not whole, expected numbers of tokens: round them")
+        if names and (len(names) != len(counts) or len(set(names)) < len(names)):
+            raise ValueError(f"got the names {names} for {len(counts)} topics, expected one each, all different")
+        totals = counts.sum(1)
+        if totals.min() < 1 or totals.max() > MOST_SEEDS:
+            raise ValueError(
+                f"got topics with {totals.min():g} to {totals.max():g} seed tokens, expected at least 1 and at most "
+                f"{MOST_SEEDS:g}: leave a topic without seeds out, it is free"
+            )
+        if len(np.unique(counts, axis=0)) < len(counts):
+            raise ValueError(
+                "got two topics with the same seeds, which nothing could tell apart: leave one of them out"
+            )
+        topics, words = np.nonzero(counts)
+        return cls(counts[topics, words], topics.tolist(), words.tolist(), *counts.shape, names)
+
+    @property
+    def counts(self) -> Float[np.ndarray, "topic word"]:
+        """The number of imaginary tokens of each word in each seeded topic, (topic, word), float64."""
+        found = np.zeros((self.n_topics, self.n_words))
+        found[self.topics, self.words] = self.tokens
+        return found
+
+    def padded(self, n_topics: int, dtype: Any) -> Float[Array, "topic word"]:
+        """Return the imaginary tokens of `n_topics` topics, (topic, word): of the seeded ones, then rows of zeros.
+
+        Raises ValueError for fewer topics than have seeds.
+        """
+        self.require_topics(n_topics)
+        entries = np.array(self.topics, np.int32), np.array(self.words, np.int32)
+        return jnp.zeros((n_topics, self.n_words), dtype).at[entries].set(jnp.asarray(self.tokens, dtype))
+
+    def require_topics(self, n_topics: int) -> None:
+        """Raise ValueError for fewer topics than have seeds."""
+        if n_topics < self.n_topics:
+            raise ValueError(f"got {n_topics} topics, expected at least {self.n_topics}: so many have seeds")
+
+    def describe(self) -> str:
+        """Describe the seeds in a few words, such as "2 seeded topics (sport, money)"."""
+        named = f" ({', '.join(self.names)})" if self.names else ""
+        return f"{self.n_topics} seeded topic{'' if self.n_topics == 1 else 's'}{named}"
 
 
 class LDA(TokenTopics):
@@ -66,6 +181,7 @@ class LDA(TokenTopics):
     topic_concentration: parameter of the symmetric Dirichlet on each topic's words, or a `GammaPrior` of it. None means
         no prior on topics, which are then parameters (`plug_in`): the log-joint is log p(data, locals | topics).
     topics: the family of the topics; leave it to `plug_in`.
+    seeds: the seeds of the first topics, as `with_seeds` makes them; None for topics that are all free.
 
     The default topic_concentration, 0.05, was chosen on one training split of Cora among 0.03, 0.05, 0.1 and 0.2. It
     had, with 0.03, the highest evidence, and its best size also predicted held-out documents best. Compare others with
@@ -81,11 +197,19 @@ class LDA(TokenTopics):
     concentration: HyperparameterArray | GammaPrior
     topic_concentration: HyperparameterArray | GammaPrior | None
     topics: Family
+    seeds: TopicSeeds | None
 
     nested: ClassVar[bool] = True
 
-    def __init__(self, concentration: Any = 5.0, topic_concentration: Any = 0.05, topics: Family | None = None):
+    def __init__(
+        self,
+        concentration: Any = 5.0,
+        topic_concentration: Any = 0.05,
+        topics: Family | None = None,
+        seeds: Any = None,
+    ):
         self.topics = Dirichlet() if topics is None else topics
+        self.seeds = seeds
         # an estimated concentration may grow beyond the limit that is set for given ones
         estimated = isinstance(self.topics, PointSimplex)
         self.concentration = _positive_or_prior("concentration", concentration, estimated)
@@ -100,6 +224,62 @@ class LDA(TokenTopics):
             raise ValueError(
                 f"got a GammaPrior of {' and '.join(self.inferred)} and topics that are estimated; expected numbers: "
                 "nothing is integrated out there"
+            )
+        if seeds is None:
+            return
+        if not isinstance(seeds, TopicSeeds):
+            raise ValueError(
+                f"got seeds={seeds!r}, expected TopicSeeds: LDA().with_seeds(corpus, …) makes them of words"
+            )
+        if isinstance(self.topics, PointSimplex) or isinstance(self.topic_concentration, GammaPrior):
+            raise ValueError(
+                "got seeds with topics that are estimated, or whose concentration has a GammaPrior; expected a number "
+                'as topic_concentration, and any evidence but "plug-in": seeds add to the prior of the topics'
+            )
+
+    @property
+    def n_given(self) -> int:
+        """The number of topics that have seeds; they come first."""
+        return 0 if self.seeds is None else self.seeds.n_topics
+
+    def with_seeds(
+        self,
+        vocabulary: HasVocabulary | Collection[str],
+        seeds: Mapping[str, Collection[str]] | Any,
+        *,
+        tokens: int = 100,
+        names: Sequence[str] = (),
+    ) -> "LDA":
+        """Return the model with topics that come first and are about given words; all other topics stay free.
+
+        vocabulary: the corpus, or its words in order.
+        seeds: {name of a topic: its words}. Or an array (topic, word) of imaginary tokens, whole numbers from 0 on,
+            such as the rounded counts of another fit's topics. A large number of them holds a topic where it is.
+        tokens: for words, the number of imaginary tokens of each topic, which are dealt evenly to its words. The more
+            they are, the less a topic moves away from its words.
+        names: for an array, a name for each topic.
+
+        Raises ValueError for words that the vocabulary lacks, a topic without words or with one twice, fewer tokens
+        than words, and numbers that `TopicSeeds` refuses.
+        """
+        words = tuple(vocabulary.vocabulary if isinstance(vocabulary, HasVocabulary) else as_list("words", vocabulary))
+        if isinstance(seeds, Mapping):
+            if names:
+                raise ValueError(f"got names={names!r} beside seeds that have names, expected them for an array alone")
+            counts = [_seed_counts(str(name), each, words, tokens) for name, each in seeds.items()]
+            names = tuple(str(name) for name in seeds)
+        else:
+            counts = numbers("seeds", seeds)
+        found = LDA(self.concentration, self.topic_concentration, self.topics, TopicSeeds.of_counts(counts, names))
+        found.require_words(len(words))
+        return found
+
+    def require_words(self, n_words: int) -> None:
+        """Raise ValueError if there are seeds, and they are of another number of words than `n_words`."""
+        if self.seeds is not None and self.seeds.n_words != n_words:
+            raise ValueError(
+                f"got seeds over {self.seeds.n_words:,} words and documents over {n_words:,}, expected the same "
+                "words: make the seeds with this corpus, LDA().with_seeds(corpus, …)"
             )
 
     @property
@@ -140,7 +320,7 @@ class LDA(TokenTopics):
         """
         alpha = concentration if isinstance(self.concentration, GammaPrior) else self.concentration
         eta = topic_concentration if isinstance(self.topic_concentration, GammaPrior) else self.topic_concentration
-        return LDA(alpha, eta, self.topics)
+        return LDA(alpha, eta, self.topics, self.seeds)
 
     def at_prior_means(self) -> "LDA":
         """Return the model with each `GammaPrior` replaced by its mean, or the model itself if it has no such prior."""
@@ -153,6 +333,8 @@ class LDA(TokenTopics):
         Such as "LDA: topic_concentration 0.1; concentration 5 in total, spread evenly (α = 5/K)".
         """
         words = [] if self.topic_concentration is None else [f"topic_concentration {as_text(self.topic_concentration)}"]
+        if self.seeds is not None:
+            words.append(self.seeds.describe())
         if isinstance(self.concentration, GammaPrior):
             words.append(f"concentration {as_text(self.concentration)} in total, spread evenly")
             return f"LDA: {'; '.join(words)}"
@@ -196,7 +378,8 @@ class LDA(TokenTopics):
         return np.broadcast_to(np.asarray(spread, np.float64), (size[0],)).copy()
 
     def log_prior(self, g: Latents, on: Masks) -> Float[Array, ""]:
-        """Return Σ_k log Dirichlet(β_k | η, …, η) over the topics in nats; 0 if topics have no prior.
+        """Return Σ_k log Dirichlet(β_k | η + s_k) over the topics in nats, with s_k the topic's seeds; 0 if topics have
+        no prior.
 
         g: {"topic_word": log β, shape (topic, word)}. on: {"topic": mask of the topics that exist}.
         """
@@ -205,6 +388,10 @@ class LDA(TokenTopics):
             return jnp.zeros((), log_beta.dtype)
         n_words = log_beta.shape[-1]
         eta = jnp.asarray(topic_concentration, log_beta.dtype)
+        if self.seeds is not None:
+            of_words = eta + self.seeds.padded(len(log_beta), log_beta.dtype)
+            constants = gammaln(of_words.sum(-1)) - gammaln(of_words).sum(-1)
+            return jnp.where(on["topic"], constants + ((of_words - 1) * log_beta).sum(-1), 0.0).sum()
         constant = gammaln(n_words * eta) - n_words * gammaln(eta)  # log-normaliser of Dirichlet(η, …, η)
         per_topic = constant + ((eta - 1) * log_beta).sum(-1)
         return jnp.where(on["topic"], per_topic, 0.0).sum()
@@ -236,12 +423,12 @@ class LDA(TokenTopics):
         return gammaln(alpha.sum()) + jnp.where(topic, (safe - 1) * log_theta - gammaln(safe), 0.0).sum()
 
     def log_symmetry(self, size: tuple[int, ...], natural: Latents) -> float:
-        """Return log(K! / Π_j m_j!) in nats, for K topics in groups of m_j identical ones: the log number of
-        relabellings.
+        """Return log(K! / Π_j m_j!) in nats, for K free topics in groups of m_j identical ones: the log number of
+        relabellings. Topics with seeds keep their places and are not counted.
 
-        size: (K,). natural: {"topic_word": natural parameters, shape (topic, word)}.
+        size: (number of topics,). natural: {"topic_word": natural parameters, shape (topic, word)}.
         """
-        rows = np.asarray(natural["topic_word"])[: size[0]]
+        rows = np.asarray(natural["topic_word"])[self.n_given : size[0]]
         return log_relabellings(rows)
 
     def plug_in(self) -> "LDA":
@@ -255,6 +442,11 @@ class LDA(TokenTopics):
             raise ValueError(
                 f"got a GammaPrior of {' and '.join(self.inferred)}, expected numbers for the plug-in form, in which "
                 'nothing is integrated out: give numbers, or use evidence="marginal"'
+            )
+        if self.seeds is not None:
+            raise ValueError(
+                "got seeds, expected none for the plug-in form, in which topics have no prior that seeds could add to: "
+                'use evidence="marginal", "predictive" or "bound"'
             )
         concentration, topic_concentration = self.numbers()
         if topic_concentration is None:
@@ -288,12 +480,40 @@ class LDA(TokenTopics):
             value[name] = -g[name].negative_value
         alpha = _concentration_per_topic(value["concentration"], on)
         eta = jnp.broadcast_to(jnp.asarray(value["topic_concentration"]), (size[0], extents["word"]))
+        if self.seeds is not None:
+            eta = eta + self.seeds.padded(size[0], eta.dtype)
         log_beta = Dirichlet().sample(key_topics, eta - 1)
         log_theta = Dirichlet().sample(key_theta, jnp.broadcast_to(alpha - 1, (n_docs, size[0])))
         chosen = jax.random.categorical(key_z, log_theta[:, None, :], shape=(n_docs, length))
         g["topic_word"] = log_beta
         l = {"assignment": jax.nn.one_hot(chosen, size[0]), "proportions": log_theta}
         return g, l, self._draw_units(key_words, g, l, units, on)
+
+
+def _seed_counts(
+    name: str, words: Collection[str], vocabulary: Sequence[str], tokens: int
+) -> Float[np.ndarray, " word"]:
+    """Return the imaginary tokens of each word of the vocabulary in one topic, (word,).
+
+    name: the name of the topic, for messages. words: its words. tokens: the number of tokens, dealt evenly to them.
+
+    Raises ValueError for no words, a word twice, a word that the vocabulary lacks, and fewer tokens than words.
+    """
+    listed, place = as_list(f"words of the topic {name!r}", words), {word: at for at, word in enumerate(vocabulary)}
+    if not listed or len(set(listed)) < len(listed):
+        raise ValueError(f"got the words {listed} for the topic {name!r}, expected at least one, and none twice")
+    for word in listed:
+        if word not in place:
+            near = difflib.get_close_matches(str(word), map(str, vocabulary), 1)
+            meant = f" (did you mean {near[0]!r}?)" if near else ""
+            raise ValueError(
+                f"got the word {word!r} for the topic {name!r}, expected one of the {len(vocabulary):,} words of the "
+                f"corpus{meant}: words in few documents may have been left out of it"
+            )
+    tokens = whole_number("tokens", tokens, least=len(listed))
+    counts = np.zeros(len(vocabulary))
+    counts[[place[word] for word in listed]] = tokens // len(listed) + (np.arange(len(listed)) < tokens % len(listed))
+    return counts
 
 
 def _concentration_per_topic(concentration: Any, on: Masks) -> Float[Array, " topic"]:

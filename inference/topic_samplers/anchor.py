@@ -430,7 +430,8 @@ def _anchored_at(
     counts = csr_array((np.ones(real.sum(), np.int64), place), shape=(chain.n_documents, n_words))
     counts.sum_duplicates()
     widths = chain.widths.astype(np.int64).tolist()
-    return from_topics(counts, alpha, eta, len(chain.alpha), topics, key, widths)
+    seeds = None if chain.seeds is None else np.asarray(chain.seeds.words, np.float64)[:n_words, :n_topics].T
+    return from_topics(counts, alpha, eta, len(chain.alpha), topics, key, widths, seeds)
 
 
 def from_topics(
@@ -441,6 +442,7 @@ def from_topics(
     topics: Float[np.ndarray, "topic word"],
     key: Key[Array, ""],
     widths: Sequence[int] | None = None,
+    seeds: Float[np.ndarray, "seeded word"] | None = None,
 ) -> Anchor:
     """Return the path that starts at given topics φ, and the standard error of the log evidence of its start.
 
@@ -452,10 +454,11 @@ def from_topics(
         1 in each block.
     key: the random key of the estimate of log p(words | φ, α), the evidence of the start.
     widths: number of words in each block of the vocabulary, one block after another; None for a single block.
+    seeds: imaginary tokens of each word in each topic, (topic, word); None if all topics are free.
     """
     key_draws, key_samples = jax.random.split(key)
     given = GivenFactors(None, np.log(topics).T)
-    chain = collapsed_topics(counts, alpha, eta, capacity, given, widths=widths)
+    chain = collapsed_topics(counts, alpha, eta, capacity, given, widths=widths, seeds=seeds)
     log_topics = np.zeros((padded(counts.shape[1]), len(chain.alpha)))
     log_topics[: counts.shape[1], : len(alpha)] = given.words
     with jax.enable_x64(True):

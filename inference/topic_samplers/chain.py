@@ -21,6 +21,10 @@ with q_i(k) ∝ θ̂_dk φ_kw. There are three beginnings q:
 
 The last two begin with one labelling (`relabelling`).
 
+Topics with seeds have imaginary tokens, whose topics are known. They are in n_kw and n_k from the beginning, and
+log p(w | z, η) is that of all tokens minus that of the imaginary ones. These topics keep their places; only the free
+topics are relabelled.
+
 The vocabulary may be divided into blocks, in each of which a topic is a distribution of its own (the alleles of loci,
 `path_starts`). Then n_k is the count of the word's block, and V its number of words.
 
@@ -50,6 +54,7 @@ from lvsearch.inference.topic_samplers.topic_state import (
     Concentrations,
     GivenFactors,
     GroupUniforms,
+    SeedTokens,
     TokenGroup,
     TokenPlace,
     TokenRule,
@@ -93,6 +98,7 @@ class CollapsedTopics(ParticleArrays):
     | `log_start` | () | the log normaliser of these factors, nats; 0 for the prior |
     | `sharpness` | () | the power of q's factors in `label_scores` |
     | `leader` | (token,) | in wide groups, the place in its group of the first token with the same word; else None |
+    | `seeds` | `SeedTokens` or None | the imaginary tokens of topics with seeds; None: all topics are free |
     | `width` | | number of tokens drawn together, none two of one document; 1: one by one |
 
     Unless groups are wide, the tokens of a group share no word either.
@@ -113,6 +119,7 @@ class CollapsedTopics(ParticleArrays):
     log_start: np.ndarray
     sharpness: np.ndarray
     leader: Int[np.ndarray, " token"] | None
+    seeds: SeedTokens | None
     n_documents: int = eqx.field(static=True)
     n_words: int = eqx.field(static=True)
     width: int = eqx.field(static=True)
@@ -198,7 +205,7 @@ class CollapsedTopics(ParticleArrays):
         """Return the posterior means of the topics' distributions over words given the tokens' topics, (word, topic,
         particle).
 
-        They are (n_kw + η) / (n_k + Vη), from counts of words in topics.
+        They are (n_kw + η) / (n_k + Vη), from counts of words in topics, imaginary tokens included.
         """
         eta = jnp.asarray(self.eta, jnp.float32)
         base = state.topic_total + eta * jnp.asarray(self.widths, jnp.float32)[:, None, None]
@@ -213,13 +220,13 @@ class CollapsedTopics(ParticleArrays):
         without factors.
 
         S[k, l] is `sharpness` times the sum over the tokens in topic l of the log factor that q has for topic k. If q
-        is the prior, topics need no names, and the result is None.
+        is the prior, topics need no names, and the result is None. A topic with seeds has −∞ off the diagonal.
         """
         if self.q is None:
             return None
         scores = sum(jnp.einsum("ik,ilp->pkl", factor, counts) for factor, counts in self._factors_and_counts(state))
         scores = self.sharpness * scores
-        both = self._exists[:, None] & self._exists
+        both = self.exchangeable[:, None] & self.exchangeable
         return jnp.where(both, scores, jnp.where(jnp.eye(len(self.alpha), dtype=bool), 0.0, -jnp.inf))
 
     def relabel(self, state: TopicState, order: Int[Array, "particle topic"]) -> TopicState:
@@ -241,6 +248,13 @@ class CollapsedTopics(ParticleArrays):
         """Return the state in which the tokens have the given topics (−1 for padding), with the counts that follow."""
         return self._state(assignment)
 
+    @property
+    def exchangeable(self) -> Bool[Array, " topic"]:
+        """Return True for each topic that exists and has no seeds, so that it may be relabelled, (topic,)."""
+        if self.seeds is None:
+            return self._exists
+        return self._exists & (jnp.asarray(self.seeds.words).sum(0) == 0)
+
     # ── one sweep ───────────────────────────────────────────────────────────────────────────────────────────────────
 
     @property
@@ -260,7 +274,10 @@ class CollapsedTopics(ParticleArrays):
         if self.q is None:
             return []
         own = [] if self.q.documents is None else [(jnp.asarray(self.q.documents), state.document_topic)]
-        return [*own, (jnp.asarray(self.q.words), state.word_topic)]
+        of_words = state.word_topic
+        if self.seeds is not None:  # q is a distribution of the tokens alone
+            of_words = of_words - jnp.asarray(self.seeds.words, of_words.dtype)[..., None]
+        return [*own, (jnp.asarray(self.q.words), of_words)]
 
     def _state(self, assignment: Int[Array, "token particle"]) -> TopicState:
         """Return the state in which tokens have the given topics (−1 for none), with the counts that follow."""
@@ -273,6 +290,8 @@ class CollapsedTopics(ParticleArrays):
             return zeros.at[jnp.maximum(jnp.asarray(rows), 0)[:, None], topic, particle].add(real)
 
         word_topic = counts(self.word, self.n_words)
+        if self.seeds is not None:
+            word_topic = word_topic + jnp.asarray(self.seeds.words, word_topic.dtype)[..., None]
         blank = jnp.zeros((len(self.widths), *word_topic.shape[1:]), jnp.float32)
         totals = blank.at[jnp.asarray(self.block)].add(word_topic)
         return TopicState(assignment, counts(self.document, self.n_documents), word_topic, totals)
@@ -451,11 +470,14 @@ class CollapsedTopics(ParticleArrays):
     def log_words(self, state: TopicState) -> Float[Array, " particle"]:
         """Return log p(words | topics of all tokens, η) of each particle, (particle,), in nats.
 
-        It is Σ_k [log Γ(Vη) − log Γ(Vη + n_k) + Σ_w log Γ(η + n_kw) − log Γ(η)], with counts n and V words.
+        It is Σ_k [log Γ(Vη) − log Γ(Vη + n_k) + Σ_w log Γ(η + n_kw) − log Γ(η)], with counts n and V words. With seeds,
+        the same of their imaginary tokens is subtracted.
         """
         of_words = jnp.asarray(self.log_gamma_word)[state.word_topic.astype(jnp.int32)].sum((0, 1))
         block = jnp.arange(len(self.widths))[:, None, None]
-        return of_words + jnp.asarray(self.log_gamma_topic)[block, state.topic_total.astype(jnp.int32)].sum((0, 1))
+        of_topics = jnp.asarray(self.log_gamma_topic)[block, state.topic_total.astype(jnp.int32)].sum((0, 1))
+        found = of_words + of_topics
+        return found if self.seeds is None else found - jnp.asarray(self.seeds.log_words, found.dtype)
 
     def log_documents(self, state: TopicState) -> Float[Array, " particle"]:
         """Return log p(topics of all tokens | α) of each particle, (particle,), in nats.
@@ -487,6 +509,7 @@ def collapsed_topics(
     widths: Sequence[int] | None = None,
     width: int | None = None,
     wide: bool = False,
+    seeds: Float[np.ndarray, "seeded word"] | None = None,
 ) -> CollapsedTopics:
     """Return the collapsed annealing chain of a corpus.
 
@@ -500,9 +523,14 @@ def collapsed_topics(
     widths: number of words in each block of the vocabulary, one block after another; None for a single block.
     width: number of tokens per group; None chooses it, and 1 draws tokens one by one.
     wide: whether groups are wide (`topic_state.wide_groups`), which suits accelerators. Then `width` is not used.
+    seeds: imaginary tokens of each word in each of some topics, the first ones, (topic, word), in one block of the
+        vocabulary; None if all topics are free.
 
-    Raises ValueError for counts that are not whole, and for wide groups of several blocks.
+    Raises ValueError for counts that are not whole, for wide groups of several blocks, and for more topics with seeds
+    than topics.
     """
+    if seeds is not None and len(seeds) > len(alpha):
+        raise ValueError(f"got {len(alpha)} topics, expected at least {len(seeds)}: so many have seeds")
     if wide and widths is not None and len(widths) > 1:
         raise ValueError(f"got wide groups and {len(widths)} blocks of the vocabulary, expected one block")
     if np.any(counts.data % 1):
@@ -529,14 +557,24 @@ def collapsed_topics(
     leader = leaders_of_words(at_places(word).reshape(-1, n_together)).ravel() if wide and n_together > 1 else None
     lengths = np.asarray(counts.sum(1), np.int64).ravel()
     padded_alpha = np.pad(np.asarray(alpha, np.float64), (0, capacity - n_topics))
-    most_word = int(np.asarray(counts.sum(0)).max(initial=0))
+    # tables reach as far as counts of tokens may, imaginary ones included
+    of_words, of_topic = np.asarray(counts.sum(0)), 0
+    if seeds is not None:
+        of_words, of_topic = of_words + seeds.max(0), int(seeds.sum(1).max())
+    most_word = int(of_words.max(initial=0))
     safe = np.where(padded_alpha > 0, padded_alpha, 1.0)[:, None]
     in_document = np.arange(padded(int(lengths.max(initial=0)) + 1))
     total = float(np.sum(alpha))
     width_of_block = np.asarray([n_words] if widths is None else widths, np.int64)
     block = np.repeat(np.arange(len(width_of_block)), width_of_block)
-    most_block = int(np.bincount(block[word], minlength=1).max(initial=0))
+    most_block = int(np.bincount(block[word], minlength=1).max(initial=0)) + of_topic
     block_eta = width_of_block[:, None] * eta
+    seed_tokens = None
+    if seeds is not None:
+        padded_seeds = np.pad(seeds.T, ((0, padded(n_words) - n_words), (0, capacity - len(seeds)))).astype(np.float32)
+        log_words = (gammaln(eta + seeds) - gammaln(eta)).sum()
+        log_words += (gammaln(block_eta) - gammaln(block_eta + seeds.sum(1))).sum()
+        seed_tokens = SeedTokens(padded_seeds, np.asarray(log_words))
 
     return CollapsedTopics(
         at_places(document),
@@ -554,6 +592,7 @@ def collapsed_topics(
         np.asarray(0.0 if q is None or q.documents is None else q.log_normaliser(counts)),
         np.asarray(min(1.0, 10.0 * n_topics / max(n_tokens, 1))),
         leader,
+        seed_tokens,
         padded(counts.shape[0]),
         padded(n_words),
         n_together,

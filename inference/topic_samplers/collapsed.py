@@ -335,11 +335,13 @@ def _run_sweep(
 def _hyperparameters(model: LDA, size: int) -> tuple[Float64[np.ndarray, " topic"], float]:
     """Return (α of each topic, η), the concentrations of the proportions' and of the topics' prior.
 
-    Raises ValueError for a size below 1, point-estimate topics, or an α of another size.
+    Raises ValueError for a size below 1, point-estimate topics, seeds, or an α of another size.
     """
     if size < 1:
         raise ValueError(f"got size={size}, expected at least 1 topic")
     concentration, eta = model.numbers()
+    if model.seeds is not None:
+        raise ValueError("got an LDA with seeds, expected one without: lv.sample draws from the posterior with seeds")
     if eta is None:
         raise ValueError("got an LDA whose topics are point estimates; expected topic_concentration, to integrate out")
     total = np.asarray(concentration, np.float64)

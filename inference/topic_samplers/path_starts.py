@@ -41,7 +41,7 @@ def topics_chain(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Est
     size: (number of topics,).
     estimate: a fit of this size, or None.
 
-    Raises ValueError for an LDA whose topics are point estimates.
+    Raises ValueError for an LDA whose topics are point estimates, or that has seeds of other words or of more topics.
     """
     counts, (n_topics,), (capacity,) = counts_of(data), size, capacity_of(size)
     concentration, eta = model.numbers()
@@ -49,9 +49,12 @@ def topics_chain(model: LDA, data: Dataset, size: tuple[int, ...], estimate: Est
     alpha = np.broadcast_to(total if total.ndim else total / n_topics, (n_topics,))
     if eta is None:
         raise ValueError("got an LDA whose topics are point estimates; expected topic_concentration, to integrate out")
-    if estimate is None or not path_needs_fit(model, data):
-        return collapsed_topics(counts, alpha, float(eta), capacity)
-    return collapsed_topics(counts, alpha, float(eta), capacity, factors_of(estimate, data, point_topics(estimate)))
+    model.require_words(counts.shape[1])
+    start = None
+    if estimate is not None and path_needs_fit(model, data):
+        start = factors_of(estimate, data, point_topics(estimate))
+    seeds = None if model.seeds is None else model.seeds.counts
+    return collapsed_topics(counts, alpha, float(eta), capacity, start, seeds=seeds)
 
 
 def factors_of(estimate: Estimate, data: Dataset, topics: Float[np.ndarray, "topic word"]) -> GivenFactors:

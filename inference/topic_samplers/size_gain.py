@@ -4,7 +4,7 @@ Here w are the words of the documents, K is the number of topics, and m is 1 or,
 with K topics begins with the responsibilities of a fit, and runs until it has settled. The m disjoint pairs of topics
 whose merger costs least are marked. A chain with K − m topics begins with these pairs merged, and runs until it has
 settled. On the path between the two chains only the tokens of the pairs have a choice (`splits`, where K is the smaller
-size).
+size). Of a pair one topic may have seeds, which the merged topic then has, and never both.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -154,13 +154,19 @@ def _gain_of_last_topic(
     little, because the evidence is flat in them there.
 
     size: (K,). estimate: a fit of K topics. trial: how often this gain was measured before; it decides the work.
+
+    Raises ValueError where all topics have seeds.
     """
+    model = cast(LDA, estimate.model)
+    if size[0] <= model.n_given:
+        raise ValueError(f"got size {size[0]}, expected more than the {model.n_given} topics with seeds: none may go")
     many = counts_of(data).sum() >= MANY_TOKENS
     earlier = max(trial - 1, 0) if many else trial  # the short measurement takes the place of one
     work = EFFORTS[min(earlier, len(EFFORTS) - 1)]
-    model = cast(LDA, estimate.model)
     most = max(1, size[0] // TOPICS_PER_PAIR) if size[0] >= FEWEST_FOR_SEVERAL else 1
-    fewer = max(len(alike_pairs(_expected_counts(model, estimate), most)), most // LEAST_SHARE)
+    most = min(most, size[0] - model.n_given)
+    alike = alike_pairs(_expected_counts(model, estimate), most, model.n_given)
+    fewer = max(len(alike), most // LEAST_SHARE)
     fewer -= fewer % PAIRS_STEP if fewer > PAIRS_STEP else 0
     if fewer >= PAIRS_STEP:
         work = work._replace(temperatures=work.temperatures // 2)
@@ -198,17 +204,23 @@ def gain_of_last_topics(
     Raises ValueError if K is too small for m.
     """
     (n_topics,), m = size, fewer
-    if n_topics < 2 * m:
-        raise ValueError(f"got size {n_topics}, expected at least {2 * m}: {m} pairs of its topics are merged")
+    if n_topics < max(2 * m, model.n_given + m):
+        raise ValueError(
+            f"got size {n_topics}, expected at least {max(2 * m, model.n_given + m)}: {m} pairs of its topics are "
+            "merged, of which two with seeds are none"
+        )
     counts, capacity = counts_of(data), max(LEAST_CAPACITY, *capacity_of(size))
     total, eta = (float(np.sum(each)) for each in model.numbers())
     topics = point_topics(estimate)
     factors = log_factors(rough_proportions(model, estimate, data), topics)
     # The topics to merge come first, as `TopicSplits` has them: one of each pair, then the others of the pairs.
-    first, second = zip(*cheapest_pairs(_expected_counts(model, estimate), m), strict=True)
+    first, second = zip(*cheapest_pairs(_expected_counts(model, estimate), m, model.n_given), strict=True)
     order = np.array([*first, *second, *(k for k in range(n_topics) if k not in {*first, *second})])
     factors = GivenFactors(*(each[:, order] for each in factors))
-    larger = collapsed_topics(counts, np.full(n_topics, total / n_topics), eta, capacity, wide=work.wide)
+    seeds = None
+    if model.seeds is not None:
+        seeds = np.pad(model.seeds.counts, ((0, n_topics - model.n_given), (0, 0)))[order]
+    larger = collapsed_topics(counts, np.full(n_topics, total / n_topics), eta, capacity, wide=work.wide, seeds=seeds)
     # The smaller chain keeps K places. The second topic of each pair, merged into the first, does not exist.
     merged_alpha = np.full(n_topics, total / (n_topics - m))
     merged_alpha[m : 2 * m] = 0.0
@@ -244,7 +256,10 @@ def gain_of_last_topics(
 
 
 def _expected_counts(model: LDA, estimate: Estimate) -> Float[np.ndarray, "topic word"]:
-    """Return the expected number of tokens of each word in each topic of a fit, (topic, word), none negative."""
+    """Return the expected number of tokens of each word in each topic of a fit, (topic, word), none negative.
+
+    Imaginary tokens of seeds are among them: they are merged too.
+    """
     eta = float(np.sum(model.numbers()[1]))
     counts = np.asarray(estimate.natural["topic_word"], np.float64) + 1 - eta
     return np.maximum(counts, 0.0)  # rounding leaves some counts a little below 0

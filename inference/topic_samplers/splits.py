@@ -185,14 +185,14 @@ class TopicSplits(ParticleArrays):
         """Return label scores S[k, l]: `sharpness` times the sum over the tokens in topic l of log p(word | topic k),
         in nats.
 
-        It is −∞ between topics that exist and array slots without a topic.
+        It is −∞ between topics that exist and array slots without a topic, and between topics with seeds and others.
 
         log_topics: log p(word | topic), (word, topic).
         """
         scores = chain.sharpness * jnp.einsum("wk,wlp->pkl", jnp.asarray(log_topics), state.word_topic)
-        exists = jnp.asarray(chain.alpha) > 0
-        both = exists[:, None] & exists
-        return jnp.where(both, scores, jnp.where(jnp.eye(len(exists), dtype=bool), 0.0, -jnp.inf))
+        free = chain.exchangeable
+        both = free[:, None] & free
+        return jnp.where(both, scores, jnp.where(jnp.eye(len(free), dtype=bool), 0.0, -jnp.inf))
 
     def _log_topics(
         self, chain: CollapsedTopics, place: int, in_document: Array, with_word: Array, total: Array

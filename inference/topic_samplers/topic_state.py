@@ -96,6 +96,19 @@ class GivenFactors(NamedTuple):
         return total
 
 
+class SeedTokens(NamedTuple):
+    """The imaginary tokens of topics with seeds, with which counts of words in topics begin (`lvsearch.models.lda`).
+
+    | field | shape | meaning |
+    |---|---|---|
+    | `words` | (word, topic) | imaginary tokens of each word in each topic, float32 whole numbers; 0 in free topics |
+    | `log_words` | () | the log-probability of all imaginary tokens given their topics and η, nats |
+    """
+
+    words: Float[np.ndarray, "word topic"]
+    log_words: np.ndarray
+
+
 class Concentrations(NamedTuple):
     """Hyper-parameters of each particle that replace the chain's own; None keeps the chain's own.
 
@@ -263,6 +276,8 @@ class TopicState(NamedTuple):
     | `document_topic` | n_dk, tokens of a document in a topic | (document, topic, particle), float32 whole numbers |
     | `word_topic` | n_kw, tokens of a word in a topic | (word, topic, particle) |
     | `topic_total` | n_bk, tokens in a topic by block of the vocabulary | (block, topic, particle) |
+
+    The last two include the imaginary tokens of seeds, if there are any.
     """
 
     assignment: Int[Array, "token particle"]

@@ -5,6 +5,9 @@ Marginal fits (topics with a Dirichlet prior) make zeroth-order collapsed passes
 with priors have a q of their own (`inferred_concentrations`), which is refitted between passes. The bound is then on
 the evidence with these integrated out, and the fit carries their means under q.
 
+Topics with seeds come first and stay there: topics are added, merged and left out behind them. Their imaginary tokens
+are added to expected counts wherever topics follow from these.
+
 Plug-in fits (topics a point) make variational EM passes (§3.4.2), and fit the vector α by Newton's method on the
 evidence bound in every pass. They start from collapsed topics, or grow from a smaller fit. The evidence is then the
 certified interval of every document's likelihood at the estimated (α, β).
@@ -19,6 +22,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Int
 from scipy.special import digamma as scipy_digamma
+from scipy.special import gammaln
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of, deal_documents
@@ -114,6 +118,11 @@ class TopicEstimator(BaseEstimator):
         empirical_bayes: True to set α and η to the maximum of the bound, in fits with a prior on topics.
         """
         super().__init__(model)
+        model.require_words(data.extents["word"])
+        if empirical_bayes and model.seeds is not None:
+            raise ValueError(
+                "got seeds with empirical_bayes=True, expected one of them: η belongs to free topics alone"
+            )
         self.settings, self.empirical_bayes = settings, empirical_bayes
         self.n_words, self.n_documents = data.extents["word"], data.n_units
         self.plug_in = isinstance(model.topics, PointSimplex)
@@ -131,6 +140,8 @@ class TopicEstimator(BaseEstimator):
             that start from documents. None starts all topics from documents.
         """
         (capacity,) = capacity_of(size)
+        if self.model.seeds is not None:
+            self.model.seeds.require_topics(size[0])
         self._lay_out(capacity)
         if self.plug_in:
             return self._fit_plug_in(size, key, start)
@@ -192,8 +203,9 @@ class TopicEstimator(BaseEstimator):
             if refits:
                 model = self._refitted(model, state, n_topics)
                 alpha, eta = _alpha(model, n_topics, capacity), _eta(model)
-        natural = np.asarray(state.total)[:, :n_topics].T + np.float32(eta - 1)
-        topics = kernels.exp_log_topics(state.total, np.float32(eta), alpha)
+        natural = self._with_seeds(np.asarray(state.total)[:, :n_topics].T) + np.float32(eta - 1)
+        total = kernels.with_seeds(state.total, self._seeds(capacity))
+        topics = kernels.exp_log_topics(total, np.float32(eta), alpha)
         gamma, _ = self._document_pass(
             topics, state.proportions, alpha, self.settings.final_sweeps, self.settings.final_tolerance
         )
@@ -229,19 +241,22 @@ class TopicEstimator(BaseEstimator):
         (capacity,) = capacity_of(start.size)
         self._lay_out(capacity)
         passes, n_pairs = settings.passes_between, CANDIDATES * self._fewer_at_once(capacity)
-        counts = np.maximum(np.asarray(start.natural["topic_word"], np.float32) + 1 - eta, 0.0)
+        counts = np.asarray(start.natural["topic_word"], np.float32) + 1 - eta
+        counts, given = np.maximum(self._with_seeds(counts, -1), 0.0), self.model.n_given
         while len(counts) > n_topics:
             alpha = _alpha(model, len(counts), capacity)
             state, _ = self._collapsed(_columns(counts, capacity), alpha, eta, passes, -np.inf)
             counts = np.maximum(np.asarray(state.total).T[: len(counts)], 0.0)
-            pairs = np.stack(closest_pairs(counts.astype(np.float64), n_pairs))
+            # of free topics only: those with seeds are neither merged nor left out
+            pairs = given + np.stack(closest_pairs(counts[given:].astype(np.float64), n_pairs))
+            pairs = np.zeros((2, 1), np.int64) if not pairs.size else pairs
             # the last pair again and again: equally many pairs at every step share a compiled program
             pairs = np.pad(pairs, ((0, 0), (0, n_pairs - pairs.shape[1])), mode="edge")
             merged = _means(counts[pairs[0]] + counts[pairs[1]], eta).T
-            topics = _columns(_means(counts, eta), capacity)
+            topics = _columns(_means(self._with_seeds(counts), eta), capacity)
             losses = self._document_losses(topics, state.proportions, pairs.astype(np.int32), merged)
             number = min(self._fewer_at_once(len(counts)), len(counts) - n_topics)
-            counts = remove_topics(counts, number, losses, pairs)
+            counts = remove_topics(counts, number, losses, pairs, given)
         return self._estimate_of(model, counts, passes)
 
     def _fewer_at_once(self, n_topics: int) -> int:
@@ -250,7 +265,7 @@ class TopicEstimator(BaseEstimator):
 
     def _estimate_of(self, model: LDA, counts: Float[np.ndarray, "topic word"], passes: int) -> Estimate:
         """Return a fit with these expected word counts; its lower bound is −∞, its upper bound ∞."""
-        natural = counts + np.float32(_eta(model) - 1)
+        natural = self._with_seeds(counts) + np.float32(_eta(model) - 1)
         return Estimate(model, (len(counts),), {"topic_word": natural}, -np.inf, np.inf, passes)
 
     def _marginal_bound(self, model: LDA, natural: np.ndarray, gamma: Any, capacity: int) -> float:
@@ -266,7 +281,23 @@ class TopicEstimator(BaseEstimator):
         alpha = exact_alpha(model, n_topics, capacity)
         with jax.enable_x64(True):
             topics, log_topics = kernels.topic_bound(concentration, np.float64(_eta(model)), alpha > 0)
-            return float(topics) + self._document_bound(log_topics, gamma, alpha)
+            seeds = self._seed_bound(_eta(model), np.asarray(log_topics))
+            return float(topics) + seeds + self._document_bound(log_topics, gamma, alpha)
+
+    def _seed_bound(self, eta: float, log_topics: Float[np.ndarray, "word topic"]) -> float:
+        """Return what seeds add to the topics' part of the bound, in nats; 0 without seeds.
+
+        The prior of a topic with seeds s is Dirichlet(β; η, …, η) Π_w β_w^s_w, divided by its integral, which is the
+        probability of the imaginary tokens under Dirichlet(η, …, η).
+
+        eta: η. log_topics: E[log β].
+        """
+        if self.model.seeds is None:
+            return 0.0
+        seeds, flat = self.model.seeds.counts, eta * self.n_words
+        log_probability = (gammaln(flat) - gammaln(flat + seeds.sum(1))).sum()
+        log_probability += (gammaln(eta + seeds) - gammaln(eta)).sum()
+        return float((seeds * log_topics[:, : len(seeds)].T).sum() - log_probability)
 
     def _first_model(self, start: Estimate | None) -> LDA:
         """Return the model with the hyper-parameters that a fit begins with.
@@ -286,7 +317,7 @@ class TopicEstimator(BaseEstimator):
 
         state: expected counts and documents' parameters.
         """
-        counts = np.asarray(state.total, np.float64)[:, :n_topics] + _eta(model)
+        counts = self._with_seeds(np.asarray(state.total, np.float64)[:, :n_topics].T).T + _eta(model)
         expected_log = scipy_digamma(counts) - scipy_digamma(counts.sum(0))
         if self.model.inferred:
             means = {name: each.mean() for name, each in self._inferred(state.proportions, expected_log).items()}
@@ -352,6 +383,26 @@ class TopicEstimator(BaseEstimator):
         lower, upper = self._certified(*padded_topics(topics, np.asarray(alpha[:n_topics], np.float64)))
         return Estimate(model, size, {"topic_word": natural}, lower, upper, passes)
 
+    # ── seeds ───────────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def _with_seeds(self, counts: Float[np.ndarray, "topic word"], times: int = 1) -> Float[np.ndarray, "topic word"]:
+        """Return expected counts with the imaginary tokens of seeds added; unchanged if the model has no seeds.
+
+        counts: expected counts of all topics. times: −1 to subtract the imaginary tokens.
+        """
+        if self.model.seeds is None:
+            return counts
+        counts = counts.copy()
+        counts[: self.model.n_given] += (times * self.model.seeds.counts).astype(counts.dtype)
+        return counts
+
+    def _seeds(self, capacity: int) -> Float[np.ndarray, "word topic"] | None:
+        """Return the imaginary tokens of each word in each topic, (word, topic), float32; None without seeds.
+
+        capacity: the length of the arrays over topics.
+        """
+        return None if self.model.seeds is None else _columns(self.model.seeds.counts, capacity)
+
     # ── shared ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
     def _collapsed(
@@ -382,7 +433,8 @@ class TopicEstimator(BaseEstimator):
         """Return pseudo-counts that a fit starts from, (word, topic): how many tokens of each word each topic begins
         with.
 
-        Topics of `start` are kept or merged. Each new topic has the words of a few random documents (§3.6).
+        Topics of `start` are kept or merged. Each new topic has the words of a few random documents (§3.6). Without
+        `start`, topics with seeds begin with their imaginary tokens alone.
 
         n_topics: the number of topics.
         capacity: the number of topic columns; those beyond `n_topics` are 0.
@@ -392,14 +444,14 @@ class TopicEstimator(BaseEstimator):
         """
         random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
         pseudo_counts = np.zeros((self.n_words, capacity), np.float32)
-        kept = 0
+        kept = self.model.n_given
         if start is not None:
             counts = _merged_counts(start, 1.0 if self.plug_in else _eta(_model_of(start)), n_topics)
             kept = len(counts)
             pseudo_counts[:, :kept] = counts.T
-        settings = self.settings
-        most = settings.documents_per_added_topic if kept else settings.documents_per_topic
-        weight = (settings.added_weight if kept else settings.start_weight) * self.n_tokens / n_topics
+        settings, grows = self.settings, start is not None
+        most = settings.documents_per_added_topic if grows else settings.documents_per_topic
+        weight = (settings.added_weight if grows else settings.start_weight) * self.n_tokens / n_topics
         for topic, chosen in enumerate(deal_documents(self.n_documents, n_topics - kept, most, random), kept):
             words = self._words_in(chosen) + smoothing
             words *= random.uniform(0.5, 1.5, self.n_words)  # no two topics alike: equal ones would stay equal
@@ -461,7 +513,8 @@ class TopicEstimator(BaseEstimator):
         n_lanes = lanes_for(self.packed, len(alpha))
         if n_lanes > 1:
             momentum = self.settings.momentum
-            made_with = PassSettings(rule, alpha, eta, sweeps, passes, tolerance, momentum, self.n_tokens)
+            seeds = self._seeds(len(alpha))
+            made_with = PassSettings(rule, alpha, eta, sweeps, passes, tolerance, momentum, self.n_tokens, seeds)
             return passes_in_lanes(self.packed, state, made_with, n_lanes)
         state, _, made = kernels.memoized_passes(
             self.packed.tiles,
@@ -473,6 +526,7 @@ class TopicEstimator(BaseEstimator):
             passes=passes,
             tolerance=np.float32(tolerance),
             momentum=np.float32(self.settings.momentum),
+            seeds=self._seeds(len(alpha)),
         )
         return state, int(made)
 
@@ -570,11 +624,29 @@ def point_topics(estimate: Estimate) -> Float[np.ndarray, "topic word"]:
 def _merged_counts(start: Estimate, eta: float, most: int) -> Float[np.ndarray, "topic word"]:
     """Return the expected word counts of a fit's topics, the cheapest merged until there are at most `most`.
 
-    The counts are the natural parameters of q(topics) + 1 − η, at least 0.
+    Topics with seeds are not merged.
 
     eta: η, the parameter of the Dirichlet prior on topics; 1 where topics are points.
     """
-    return merge_topics(np.maximum(start.natural["topic_word"] + 1.0 - eta, 0.0), most)
+    counts, given = expected_counts(start, eta), _model_of(start).n_given
+    return (
+        np.concatenate([counts[:given], merge_topics(counts[given:], most - given)])
+        if given
+        else (merge_topics(counts, most))
+    )
+
+
+def expected_counts(estimate: Estimate, eta: float) -> Float[np.ndarray, "topic word"]:
+    """Return the expected number of tokens of each word in each topic of a fit, (topic, word), none negative.
+
+    They are the natural parameters of q(topics) + 1 − η, without the imaginary tokens of seeds.
+
+    eta: η, the parameter of the Dirichlet prior on topics; 1 where topics are points.
+    """
+    counts, seeds = estimate.natural["topic_word"] + 1.0 - eta, _model_of(estimate).seeds
+    if seeds is not None:
+        counts[: seeds.n_topics] -= seeds.counts.astype(counts.dtype)
+    return np.maximum(counts, 0.0)  # rounding leaves some counts a little below 0
 
 
 def _model_of(estimate: Estimate) -> LDA:

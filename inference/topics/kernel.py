@@ -12,7 +12,8 @@ Take one document with counts c_w. Let φ_wk be the probability that a token of 
     COLLAPSED   φ_wk ∝ (γ_k − φ_wk) (N_wk − φ_wk + η) / (N_k + Vη)       zeroth-order collapsed (Asuncion et al. 2009)
     MEAN_FIELD  φ_wk ∝ exp(ψ(γ_k) + ψ(N_wk + η) − ψ(N_k + Vη))           Eq. 3.9–3.13 of Blei (2004)
 
-Here α and η are the concentrations of the proportions' and the topics' priors, and ψ is the digamma function. COLLAPSED
+Here α and η are the concentrations of the proportions' and the topics' priors, and ψ is the digamma function. Seeds of
+topics are imaginary tokens, which are added to N_wk wherever topics follow from it (`lvsearch.models.lda`). COLLAPSED
 leaves the token itself out of the counts: one of its c_w copies, whose share of N_k is negligible and stays. It is the
 best estimator measured, but not a bound. What is reported about its result is always a bound evaluated at it.
 MEAN_FIELD is coordinate ascent on the evidence bound.
@@ -243,6 +244,11 @@ def visit(
     return counts, gamma, fits.sum()
 
 
+def with_seeds(total: Array, seeds: Array | np.ndarray | None) -> Array:
+    """Return expected counts (word, topic) with the imaginary tokens of seeds added; unchanged where these are None."""
+    return total if seeds is None else total + seeds
+
+
 # ── passes ──────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -260,6 +266,7 @@ def memoized_passes(
     passes: int | Array,
     tolerance: float | Array,
     momentum: float | Array,
+    seeds: Float[Array, "word topic"] | None = None,
     mesh: Mesh | None = None,
 ) -> tuple[Counts, Array, Array]:
     """Make up to `passes` passes over all batches of documents, until a pass gains less than `tolerance` nats per
@@ -277,6 +284,7 @@ def memoized_passes(
     sweeps: how often the documents of a tile are updated at each visit.
     momentum: a pass begins at topics moved on by this share of the last pass's step (over-relaxation). Below 1 it keeps
         the fixed points and their stability, and near them it needs up to half the passes.
+    seeds: imaginary tokens of each word in each topic, which no batch holds; None for none.
     mesh: the devices that share the tiles of every batch.
 
     The last pass begins without momentum, and so does one after a pass that lowered the fit (`OVERSHOT`). If a word has
@@ -287,9 +295,9 @@ def memoized_passes(
         p_wk / Σγ), with c_w the count of a word in a document and p_wk the rule's responsibilities before normalising.
     """
     shared = Counts(EVERYWHERE, EVERYWHERE, along(1))
-    specs = (along(1), shared, *[EVERYWHERE] * 6)
+    specs = (along(1), shared, *[EVERYWHERE] * 7)
     made = over_devices(partial(_passes, rule, mesh), mesh, specs, (shared, EVERYWHERE, EVERYWHERE))
-    return made(tiles, state, alpha, jnp.asarray(eta), sweeps, passes, tolerance, momentum)
+    return made(tiles, state, alpha, jnp.asarray(eta), sweeps, passes, tolerance, momentum, seeds)
 
 
 def _passes(
@@ -303,6 +311,7 @@ def _passes(
     passes: Array,
     tolerance: Array,
     momentum: Array,
+    seeds: Array | None,
 ) -> tuple[Counts, Array, Array]:
     """Make memoized passes over the tiles of one device (see `memoized_passes`).
 
@@ -318,7 +327,7 @@ def _passes(
     def one_batch(state: Counts, x: tuple[Array, DocumentTiles]) -> tuple[Counts, Array]:
         index, batch = x
         total, per_batch, proportions = state
-        weights, scale = rule.topics(total, eta, exists)
+        weights, scale = rule.topics(with_seeds(total, seeds), eta, exists)
 
         gamma = proportions[index]
         new, gamma, fit = visit(rule, weights, scale, batch, gamma, jnp.zeros_like(total), alpha, eta, sweeps)

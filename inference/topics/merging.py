@@ -53,7 +53,11 @@ def merge_topics(counts: Float[np.ndarray, "topic word"], size: int) -> Float[np
 
 
 def remove_topics(
-    counts: Float[np.ndarray, "topic word"], number: int, losses: Losses, pairs: Int[np.ndarray, "two pair"]
+    counts: Float[np.ndarray, "topic word"],
+    number: int,
+    losses: Losses,
+    pairs: Int[np.ndarray, "two pair"],
+    given: int = 0,
 ) -> Float[np.ndarray, "fewer word"]:
     """Return expected word counts after at most `number` topics were left out or merged, (topic, word).
 
@@ -63,10 +67,11 @@ def remove_topics(
     counts: expected word counts of each topic.
     losses: the documents' losses. Arrays over topics may be longer than `counts`.
     pairs: the topics of each pair that may be merged.
+    given: how many topics stay as they are, the first ones.
     """
     counts, n_topics = counts.copy(), len(counts)
     without, merged = losses.without[:n_topics].copy(), losses.merged.copy()
-    remains, free = np.ones(n_topics, bool), np.ones(n_topics, bool)  # free: neither removed nor merged yet
+    remains, free = np.ones(n_topics, bool), np.arange(n_topics) >= given  # free: neither removed nor merged yet
     for _ in range(number):
         of_topics = np.where(free, without, np.inf)
         of_pairs = np.where(free[pairs].all(0), merged, np.inf)
@@ -101,10 +106,13 @@ def closest_pairs(
 
 
 def _pairs_by_bound(
-    counts: Float[np.ndarray, "topic word"],
+    counts: Float[np.ndarray, "topic word"], given: int = 0
 ) -> tuple[Int[np.ndarray, " pair"], Int[np.ndarray, " pair"], Float[np.ndarray, " pair"]]:
-    """Return all pairs of topics, as two arrays, and lower bounds on the costs of their mergers, nats, lowest first."""
-    firsts, seconds = np.triu_indices(len(counts), 1)
+    """Return pairs of topics, as two arrays, and lower bounds on the costs of their mergers, nats, lowest first.
+
+    They are all pairs, but those of two of the first `given` topics.
+    """
+    firsts, seconds = (each[np.triu_indices(len(counts), 1)[1] >= given] for each in np.triu_indices(len(counts), 1))
     totals, roots = counts.sum(1), _roots(counts)
     bounds = _cost_bounds(totals, roots, totals, roots)[firsts, seconds]
     order = np.argsort(bounds, kind="stable")
@@ -142,40 +150,44 @@ def _cost_bounds(
     return 2 * both * constant * (1 - roots @ other_roots.T)
 
 
-def cheapest_pairs(counts: Float[np.ndarray, "topic word"], number: int) -> list[tuple[int, int]]:
+def cheapest_pairs(counts: Float[np.ndarray, "topic word"], number: int, given: int = 0) -> list[tuple[int, int]]:
     """Return `number` disjoint pairs of topics to merge, the pair whose merger costs least first (see `merge_topics`).
 
     Each further pair is the cheapest one among the remaining topics.
 
     counts: expected word counts of each topic, none negative.
-    number: how many pairs, at most half as many as there are topics.
+    number: how many pairs, at most half as many as there are topics, and as many as are beyond the first `given`.
+    given: of the first so many topics no two are merged, such as of those with seeds.
     """
-    return [pair for _, pair in _disjoint_mergers(counts, number)]
+    return [pair for _, pair in _disjoint_mergers(counts, number, given)]
 
 
-def alike_pairs(counts: Float[np.ndarray, "topic word"], most: int) -> list[tuple[int, int]]:
+def alike_pairs(counts: Float[np.ndarray, "topic word"], most: int, given: int = 0) -> list[tuple[int, int]]:
     """Return the disjoint pairs of `cheapest_pairs` whose merger costs at most `ALIKE` times that of the cheapest.
 
     Where two topics share one subject, their merger is cheap, and mergers of others cost many times as much. Mergers
     that cost about as much as each other say the same of the number of topics.
 
     counts: expected word counts of each topic, none negative.
-    most: the largest number of pairs, at most half as many as there are topics.
+    most: the largest number of pairs, with the limits of `cheapest_pairs`.
+    given: of the first so many topics no two are merged.
     """
-    mergers = _disjoint_mergers(counts, most)
+    mergers = _disjoint_mergers(counts, most, given)
     return [pair for cost, pair in mergers if cost <= ALIKE * mergers[0][0]]
 
 
-def _disjoint_mergers(counts: Float[np.ndarray, "topic word"], number: int) -> list[tuple[float, tuple[int, int]]]:
+def _disjoint_mergers(
+    counts: Float[np.ndarray, "topic word"], number: int, given: int = 0
+) -> list[tuple[float, tuple[int, int]]]:
     """Return the pairs of `cheapest_pairs` as (cost of the merger in nats, pair), the cheapest first.
 
     Exact costs are computed in order of their lower bounds, `CANDIDATES` at a time, until no bound left is below the
     least cost known. So hardly any are computed.
 
     counts: expected word counts of each topic, none negative.
-    number: how many pairs, at most half as many as there are topics.
+    number, given: as of `cheapest_pairs`.
     """
-    firsts, seconds, bounds = _pairs_by_bound(counts)
+    firsts, seconds, bounds = _pairs_by_bound(counts, given)
     own, free = _self_information(counts), np.ones(len(counts), bool)
     known: list[tuple[float, int]] = []  # a heap of exact costs, with the places of their pairs
     found: list[tuple[float, tuple[int, int]]] = []

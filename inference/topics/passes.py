@@ -51,6 +51,7 @@ class PassSettings(NamedTuple):
     | `tolerance` | nats per token that a pass must gain for passes to go on |
     | `momentum` | the share of the last pass's step by which topics are moved on before a pass |
     | `n_tokens` | the number of tokens of all documents |
+    | `seeds` | imaginary tokens of each word in each topic, (word, topic); None for none |
     """
 
     rule: kernels.UpdateRule
@@ -61,6 +62,7 @@ class PassSettings(NamedTuple):
     tolerance: float
     momentum: float
     n_tokens: float
+    seeds: Float[np.ndarray, "word topic"] | None = None
 
 
 class BatchCounts(NamedTuple):
@@ -95,7 +97,7 @@ def passes_in_turn(
         share = 0.0 if made == settings.passes - 1 or overshot() else settings.momentum
         total = _ahead(before, step, np.float32(share))
         for batch in range(len(per_batch)):
-            found = visit(batch, *_topics(total, settings.alpha, eta, rule=settings.rule))
+            found = visit(batch, *_topics(total, settings.alpha, eta, settings.seeds, rule=settings.rule))
             total, per_batch = _replace_batch(total, per_batch, tuple(found.counts), np.int32(batch))
             fits += found.fits
         total = per_batch.sum(0)
@@ -207,15 +209,18 @@ visit_tiles = kernel(static_argnames=("rule",), donate_argnames=("counts",))(cou
 
 @kernel(static_argnames=("rule",))
 @counted
-def _topics(total: Array, alpha: Array, eta: Array, *, rule: kernels.UpdateRule) -> tuple[Array, Array]:
+def _topics(
+    total: Array, alpha: Array, eta: Array, seeds: Array | None, *, rule: kernels.UpdateRule
+) -> tuple[Array, Array]:
     """Return (weights (word, topic), scale (topic,)) of the topics that follow from expected counts by a rule,
     compiled.
 
     total: expected counts, (word, topic).
     alpha: 0 for topics that do not exist.
     eta: concentration of the topics' prior.
+    seeds: imaginary tokens, (word, topic), or None.
     """
-    return rule.topics(total, eta, alpha > 0)
+    return rule.topics(kernels.with_seeds(total, seeds), eta, alpha > 0)
 
 
 @kernel()

@@ -176,7 +176,8 @@ class StreamedTopicEstimator(TopicEstimator):
                 gammas.write(waiting[0], np.asarray(waiting[1]))
             return BatchCounts([new], fits)
 
-        made_with = PassSettings(rule, alpha, eta, sweeps, passes, tolerance, self.settings.momentum, self.n_tokens)
+        momentum, seeds = self.settings.momentum, self._seeds(len(alpha))
+        made_with = PassSettings(rule, alpha, eta, sweeps, passes, tolerance, momentum, self.n_tokens, seeds)
         total, per_batch, made = passes_in_turn(total, per_batch, made_with, visit)
         return kernels.Counts(total, per_batch, gammas), made
 
@@ -356,9 +357,13 @@ def stochastic_topics(
     `lv.fit`.
     bound: whether to make one more pass that computes the bound on the evidence in float64, nats; else it is −∞.
 
-    Raises ValueError for a size, number of documents or number of passes below 1, for a model whose topics are point
-    estimates, and for a step outside (0, 1].
+    Raises ValueError for a size, number of documents or number of passes below 1, for a step outside (0, 1], and for a
+    model with seeds or whose topics are point estimates.
     """
+    if model.seeds is not None:
+        raise ValueError(
+            "got an LDA with seeds, expected one without: fit it with lv.fit, whose passes see all documents"
+        )
     if isinstance(model.topics, PointSimplex):
         raise ValueError("got an LDA whose topics are point estimates; expected topic_concentration, their prior")
     for name, value in (("size", size), ("documents", documents), ("passes", passes)):

@@ -270,6 +270,20 @@ def _add_model(command: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
         default=0.05,
         help="Dirichlet parameter of each word of a topic (default: %(default)s)",
     )
+    model.add_argument(
+        "--seed-words",
+        type=Path,
+        metavar="FILE",
+        help="topics that come first and are about given words: a line for each, name: word word …; or a JSON object "
+        "{name: [word, …]} (.json)",
+    )
+    model.add_argument(
+        "--seed-tokens",
+        type=read_whole_number,
+        default=100,
+        metavar="N",
+        help="imaginary tokens by which each of these topics holds on to its words (default: %(default)s)",
+    )
     return model
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lvsearch.command.arguments import FORMER_SCORES, KEEP, Runs, parser
-from lvsearch.command.sources import check_sources, read_corpus, stop_words_of
+from lvsearch.command.sources import check_sources, read_corpus, read_seed_words, stop_words_of
 from lvsearch.files.plain_text import one_line, print_any_text, visible
 from lvsearch.interrupts import INTERRUPTED, listen_again, remember_interrupts, was_interrupted
 from lvsearch.models.plain_arguments import checked_seed
@@ -157,11 +157,15 @@ def _search(options: argparse.Namespace) -> int:
     from lvsearch.sizing.sizes import parse
 
     prior = None if options.prior is None else parse(options.prior)
+    model, seeds = LDA(options.concentration, options.topic_concentration), None
+    if options.seed_words is not None:
+        seeds = read_seed_words(options.seed_words, options.encoding)
+    corpus = read_corpus(options)
     result = _search_corpus(
-        read_corpus(options),
+        corpus,
         options,
         held_out=options.held_out,
-        model=LDA(options.concentration, options.topic_concentration),
+        model=model if seeds is None else model.with_seeds(corpus, seeds, tokens=options.seed_tokens),
         prior=prior,
         evidence=options.evidence,
         per_token=options.per_token,

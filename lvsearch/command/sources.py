@@ -26,11 +26,51 @@ def check_sources(options: argparse.Namespace) -> None:
         raise ValueError(
             "got --corpus with --text-column, --id-column, --label-column or --format: they are of --texts"
         )
-    for path in (options.corpus, options.vocabulary):
+    for path in (options.corpus, options.vocabulary, options.seed_words):
         if path is not None and not path.is_file() and not (path is options.corpus and path.is_dir()):
             raise FileNotFoundError(f"no file {path}")
     if options.texts is not None and options.texts != STDIN and not options.texts.exists():
         raise FileNotFoundError(f"no file {options.texts}")
+
+
+def read_seed_words(path: Path, encoding: str) -> dict[str, list[str]]:
+    """Return {name of a topic: its words} from a file of seed words.
+
+    path: a file whose lines are `name: word word …`, or, if its name ends in .json, a JSON object {name: [word, …]}.
+    encoding: the encoding of the file.
+
+    Raises ValueError for other contents and for a name that is there twice.
+    """
+    try:
+        text = path.read_text(encoding=encoding)
+    except (UnicodeDecodeError, LookupError) as error:
+        raise ValueError(f"{path} is not text in {encoding} ({error}); expected its encoding as --encoding") from error
+    if path.suffix.lower() == ".json":
+        pairs = _json_pairs(path, text)
+    else:
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        for line in lines:
+            if ":" not in line:
+                raise ValueError(f"{path} has the line {line[:60]!r}, expected name: word word …")
+        pairs = [(name.strip(), words.split()) for name, _, words in (line.partition(":") for line in lines)]
+    found = dict(pairs)
+    if not found or len(found) < len(pairs) or "" in found:
+        raise ValueError(f"{path} names {len(pairs)} topics, of which {len(found)} differ; expected one name for each")
+    return found
+
+
+def _json_pairs(path: Path, text: str) -> list[tuple[str, list[str]]]:
+    """Return the pairs (name, words) of a JSON object; a name that is there twice is there twice."""
+    import json
+
+    try:
+        pairs = json.loads(text, object_pairs_hook=list)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{path} is not JSON ({error}); expected an object {{name: [word, …]}}") from error
+    is_object = isinstance(pairs, list) and all(isinstance(pair, tuple) for pair in pairs)
+    if not is_object or not all(isinstance(ws, list) and all(isinstance(w, str) for w in ws) for _, ws in pairs):
+        raise ValueError(f"{path} holds other JSON than an object {{name: [word, …]}} of words")
+    return pairs
 
 
 def read_corpus(options: argparse.Namespace) -> "Corpus":

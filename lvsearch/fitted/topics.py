@@ -25,6 +25,7 @@ from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.likelihood import expected_proportions, proportion_draws
 from lvsearch.inference.word_mixtures import document_proportions
 from lvsearch.models.families import Dirichlet, IndicatorFamily
+from lvsearch.models.lda import LDA
 from lvsearch.models.plain_arguments import as_path, checked_seed, real_number, shortened_repr, whole_number
 from lvsearch.models.topic_model import TopicModel
 from lvsearch.pictures.fact_card import Fact, html_card, text_card
@@ -327,8 +328,11 @@ class FittedTopics(FittedModel, ReadableTopics):
 
     @property
     def _given_names(self) -> Mapping[int, str]:
-        """The names that topics were given: none, since `renamed` returns `ArrangedTopics`."""
-        return {}
+        """The names that came with the seeds of the first topics, by their numbers; `renamed` returns
+        `ArrangedTopics`.
+        """
+        seeds = self.model.seeds if isinstance(self.model, LDA) else None
+        return {} if seeds is None else dict(enumerate(seeds.names))
 
     def _word_weights(self, number: int, words: Int[np.ndarray, " held"]) -> Float[np.ndarray, "topic held"]:
         """Return the share of each topic in a training document × p(word | topic), for words of the document."""
@@ -488,8 +492,9 @@ class ArrangedTopics(ReadableTopics):
 
     @property
     def _given_names(self) -> Mapping[int, str]:
-        """The names that topics were given, by their numbers."""
-        return dict(self.arrangement.names)
+        """The names that topics were given, by the seeds of the fit's model or here, by their numbers."""
+        of_fit = {topic: name for topic, name in self.fit._given_names.items() if topic in self.topic_numbers}
+        return {**of_fit, **dict(self.arrangement.names)}
 
     def _word_weights(self, number: int, words: Int[np.ndarray, " held"]) -> Float[np.ndarray, "every held"]:
         """Return p(topic, word | document) of words of a document, up to a factor, hidden topics last.

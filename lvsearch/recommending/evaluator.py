@@ -159,8 +159,9 @@ class PredictiveEvaluator(ModelEvaluator):
         """
         asked = {visit.size[0]: len(visit.trials) for visit in visits}
         found = compare_trials(visits, same_units=self.held_out is not None)
+        (smallest,) = self.smallest_size
         largest = self.training.n_units if max_size is None else min(max_size[0], self.training.n_units)
-        wanted = next_part(asked, found, PartLimits(self._wanted_parts(), largest))
+        wanted = next_part(asked, found, PartLimits(self._wanted_parts(), max(largest, smallest), smallest))
         if wanted is not None:
             size, part = wanted
             return (size,), part

@@ -166,10 +166,12 @@ class PartLimits(NamedTuple):
     |---|---|
     | `parts` | the number of parts on which each deciding size is scored |
     | `largest` | the largest size allowed |
+    | `smallest` | the smallest size that the model has |
     """
 
     parts: int
     largest: int
+    smallest: int = 1
 
 
 def next_part(asked: Mapping[int, int], found: Comparison | None, limits: PartLimits) -> tuple[int, int] | None:
@@ -198,11 +200,14 @@ def next_part(asked: Mapping[int, int], found: Comparison | None, limits: PartLi
 def _next_rung(asked: Mapping[int, int], found: Comparison | None, limits: PartLimits) -> int | None:
     """Return the smallest size of the ladder 1, 2, 4, 8, … that was not tried, or None when the climb has ended.
 
+    The ladder begins at the smallest size that the model has.
+
     asked: {size: number of parts on which it was scored or failed}
     found: the comparison of the sizes that were scored; None if there are none yet
     limits: the largest number of parts, and the largest size
     """
-    ladder = [STEP**power for power in range(math.ceil(math.log(limits.largest, STEP)) + 1)]
+    rungs = math.ceil(math.log(limits.largest / limits.smallest, STEP)) + 1
+    ladder = [limits.smallest * STEP**power for power in range(rungs)]
     ladder[-1] = min(ladder[-1], limits.largest)
     tried = [size for size in ladder if size in asked]
     if len(tried) == len(ladder):

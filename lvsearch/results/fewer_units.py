@@ -92,6 +92,11 @@ def _require_one_size_variable(result: Findings) -> tuple[ModelEvaluator, Data]:
     evaluator, training = search_of_model(result) if by_partitions else audited_search(result)
     if len(evaluator.size_names) != 1:
         raise ValueError(f"got {len(evaluator.size_names)} size variables, expected one: what grows is one number")
+    if evaluator.smallest_size != (1,):
+        raise ValueError(
+            f"got {evaluator.size_names[0]} that are given, such as by seeds, expected none: fewer units are compared "
+            "at every size from 1 on"
+        )
     return evaluator, training
 
 

@@ -27,7 +27,7 @@ from lvsearch.searching.controller import SearchSettings, SearchState, witness_s
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing import bounds as bounds_of
 from lvsearch.sizing.evidence import Evidence, Record, pooled
-from lvsearch.sizing.fit import Evaluator, Fit, is_by_gains
+from lvsearch.sizing.fit import Evaluator, Fit, is_by_gains, smallest_size_of
 from lvsearch.sizing.gains import EvidenceCurve, PooledGain, evidence_curve
 from lvsearch.sizing.ledger import (
     Visit,
@@ -42,7 +42,7 @@ from lvsearch.sizing.logspace import log_sum
 from lvsearch.sizing.posterior import EstimatedPosterior, PriorInfluence, estimate_posterior, posterior, prior_influence
 from lvsearch.sizing.prediction import Prediction, estimate_prediction, predict_per_unit, predict_whole_set
 from lvsearch.sizing.racing import unvisited_share
-from lvsearch.sizing.sizes import Size, SizePrior, as_size
+from lvsearch.sizing.sizes import Size, SizePrior, as_size, without_smaller
 from lvsearch.sizing.witness import WitnessSearch
 from lvsearch.sizing.words import size_text
 from lvsearch.topics.readable_topics import Arrangement
@@ -450,6 +450,7 @@ class Findings:
             )
         if prior.dimension != self.prior.dimension:
             raise ValueError(f"got a prior over {prior.dimension} size variable(s), expected {self.prior.dimension}")
+        prior = without_smaller(prior, smallest_size_of(self.evaluator))
         if isinstance(self.evaluator, AllocationEvaluator) and self.state.partitions is not None:
             self.evaluator.require_known(self.state.partitions, prior, self.settings.max_size)
         visits = tuple(_visits_under_prior(self.evaluator, prior, self.settings, self.visits))

@@ -31,7 +31,7 @@ from lvsearch.scrutiny.sensitivity import Sensitivity, Variant
 from lvsearch.searching.controller import SearchState, Task, run, step, witness_search
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing.evidence import Bracket
-from lvsearch.sizing.sizes import Size, Table
+from lvsearch.sizing.sizes import Size, Table, without_smaller
 from lvsearch.sizing.univariate import as_sizes
 
 MOST_SIZES = 3
@@ -93,11 +93,11 @@ def _search_simulated(
     """
     seed = int(generator(key).integers(2**31))
     other = ModelEvaluator(evaluator.base_model, data, evidence="marginal", seed=seed, chunks=evaluator.chunks)
-    first = (1,) * len(sizes[0])  # where every search begins: fits of larger sizes may grow from it
+    first = evaluator.smallest_size  # where every search begins: fits of larger sizes may grow from it
     shape = tuple(max(numbers) for numbers in zip(*sizes, strict=True))
     flat = np.zeros(shape)
     flat[tuple(np.array(sizes).T - 1)] = 1 / len(sizes)
-    prior = Table(flat)
+    prior = without_smaller(Table(flat), first)
     settings = replace(result.settings, per_token=False, max_size=None, seed=seed, keep=len(sizes) + 1)
     state = SearchState()
     search = witness_search(other, prior, settings, state)

@@ -383,13 +383,13 @@ def _scored_search(result: Findings) -> tuple[ModelEvaluator, Data]:
     """
     evaluator, training = search_of_model(result)
     model = evaluator.base_model
-    if isinstance(model, LDA) and not model.inferred and not np.ndim(model.numbers()[0]):
+    if isinstance(model, LDA) and not model.inferred and not np.ndim(model.numbers()[0]) and model.seeds is None:
         audited_search(result)  # raises where the evidence is not annealed
         return evaluator, training
     if isinstance(model, RowMixture) and model.concentration is not None:
         return evaluator, training
     raise ValueError(
-        f"got a search of {model.describe()}; expected LDA with numbers for its concentrations, one total for "
-        "documents, or FiniteMixture, TiedMixture or IndependentNormalMixture with a concentration: the scores of "
-        "other libraries are of these models"
+        f"got a search of {model.describe()}; expected LDA without seeds and with numbers for its concentrations, one "
+        "total for documents, or FiniteMixture, TiedMixture or IndependentNormalMixture with a concentration: the "
+        "scores of other libraries are of these models"
     )

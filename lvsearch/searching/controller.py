@@ -218,7 +218,7 @@ def next_task(
         size = search.next_size()
         return None if size is None else Task(size, 0, 1, warm=not evaluator.shrinks)
     if settings.exhaustive and evaluator.shrinks and settings.max_size is not None:
-        size = largest_unvisited(settings.max_size, state.visits)
+        size = largest_unvisited(settings.max_size, state.visits, prior.first)
         if size is not None:
             return Task(size, 0, 1)
     # The mean-field bound after its ladder: more fits of the best size, then its neighbours, then all near the mode.

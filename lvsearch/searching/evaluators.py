@@ -146,7 +146,7 @@ class ModelEvaluator:
     ):
         check_same(mesh, "model and data", lambda: _digest(model, data))
         self.mesh = mesh
-        self.size_names = model.size_names
+        self.size_names, self.smallest_size = model.size_names, model.smallest_size
         self.plug_in = evidence == "plug-in"
         self.nested = self.plug_in and model.nested
         self.repeatable = True
@@ -253,8 +253,8 @@ class ModelEvaluator:
         fit = Fit(size, Evidence(lower, upper), self._log_symmetry(estimate), estimate, info)
         if not self.anneals:
             return fit
-        if self.first_gain is not None:  # size 1 has no gain; its bound suffices, because only differences are compared
-            return self._with_gain(fit, trial) if size > (1,) else fit
+        if self.first_gain is not None:  # the smallest has no gain: its bound suffices, only differences are compared
+            return self._with_gain(fit, trial) if size > self.smallest_size else fit
         return self._anneal(fit, trial)
 
     def _size_to_merge(self, size: Size) -> Size | None:
@@ -262,7 +262,7 @@ class ModelEvaluator:
 
         Only fits whose gains are measured begin so, see `FIRST_FIT_FACTOR`.
         """
-        if self.first_gain is None or not self.shrinks or size == (1,):
+        if self.first_gain is None or not self.shrinks or size == self.smallest_size:
             return None
         return tuple(math.ceil(FIRST_FIT_FACTOR * number) for number in size)
 
@@ -274,7 +274,7 @@ class ModelEvaluator:
         """
         if not self.anneals or self.first_gain is not None:
             return least
-        chain, trials = evidence_chain(self.model, self.data, (1,) * len(self.size_names), None), least
+        chain, trials = evidence_chain(self.model, self.data, self.smallest_size, None), least
         while draws_in_one_direction(chain, trials) <= CHEAP_DRAWS:
             trials += 1
         return trials

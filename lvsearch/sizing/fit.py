@@ -162,6 +162,21 @@ def is_by_gains(evaluator: Evaluator) -> bool:
 
 
 @runtime_checkable
+class BeginsLater(Protocol):
+    """The interface of an evaluator whose model has components that are given, so that it has no smaller sizes."""
+
+    smallest_size: Size
+    """The smallest size of the model, one number per size variable."""
+
+
+def smallest_size_of(evaluator: Evaluator) -> Size:
+    """Return the smallest size that an evaluator can fit: 1 in every variable, unless its model says another."""
+    if isinstance(evaluator, BeginsLater):
+        return evaluator.smallest_size
+    return (1,) * len(evaluator.size_names)
+
+
+@runtime_checkable
 class SelfDescribed(Protocol):
     """The interface of an evaluator that can describe itself in words."""
 

@@ -602,12 +602,13 @@ def next_measured(
     precision: how wide the 95 % range may be, as a share of the most probable size.
     first: the first size whose gain is measured.
     """
-    limit = _largest_with_mass(prior, largest)
-    if limit == 1:
+    limit, least = _largest_with_mass(prior, largest), prior.first[0] + 1  # the first size of all has no gain
+    if limit < least:
         return None
     curve = evidence_curve(visits, largest)
     if curve is None:
-        return _untried([min(first, limit), min(2 * first, limit), 2], trials, "the first gain")
+        begin = max(first, least)
+        return _untried([min(begin, limit), min(2 * begin, limit), least], trials, "the first gain")
     high, low = int(curve.measured[-1]), int(curve.measured[0])
     still_gains = curve.gains[-1] > -SURE * curve.errors[-1]
     may_lose = curve.gains[-1] < 0 and curve.has_mass(prior)
@@ -619,8 +620,8 @@ def next_measured(
         further = _untried(larger, trials, "the largest size tried still gains")
         if further is not None:
             return further
-    if curve.gains[0] < SURE * curve.errors[0] and low > 2:
-        return _untried([max(2, low // 2)], trials, "the smallest size tried gains nothing") or _size_to_repeat(
+    if curve.gains[0] < SURE * curve.errors[0] and low > least:
+        return _untried([max(least, low // 2)], trials, "the smallest size tried gains nothing") or _size_to_repeat(
             curve, trials, most_trials, precision, curve.answer(prior)
         )
     for size in curve.measured[curve.contradicted].tolist():
@@ -640,7 +641,7 @@ def next_measured(
             return None
         return _least_certain_sign(curve, trials, most_trials, low_end, high_end)
     if is_wide:
-        places = [1, *curve.measured.tolist()]
+        places = [least - 1, *curve.measured.tolist()]
         stretches = [
             (math.log(above / below), round(math.sqrt(above * below)))
             for below, above in pairwise(places)

@@ -306,13 +306,15 @@ def visits_beside(near: Sequence[Visit], visits: Sequence[Visit]) -> tuple[Visit
     return tuple(sorted((v for v in visits if v.size in borders), key=lambda v: len(v.trials)))
 
 
-def largest_unvisited(max_size: Size, visits: Sequence[Visit]) -> Size | None:
+def largest_unvisited(max_size: Size, visits: Sequence[Visit], first: Size) -> Size | None:
     """Return the unvisited size up to `max_size` with most components in all; None when every size was visited.
 
     max_size: the largest size, one number per size variable. visits: the sizes that the search tried.
+    first: the smallest size.
     """
     visited = {visit.size for visit in visits}
-    unvisited = (size for size in product(*(range(1, n + 1) for n in max_size)) if size not in visited)
+    every = product(*(range(least, most + 1) for least, most in zip(first, max_size, strict=True)))
+    unvisited = (size for size in every if size not in visited)
     return max(unvisited, key=lambda size: (sum(size), size), default=None)
 
 

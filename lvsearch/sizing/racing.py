@@ -281,7 +281,7 @@ def next_size(
     """
     good = [visit for visit in visits if not visit.failed and visit.estimate > -math.inf]
     if not visits:
-        return (1,) * prior.dimension
+        return prior.first
     if len(visits) >= HOPELESS and all(visit.failed for visit in visits):
         return None
     unseen = _discover(good, visits, prior, max_size, scale)
@@ -292,8 +292,8 @@ def next_size(
     if again is not None or not exhaustive or max_size is None:
         return again
     visited = {visit.size for visit in visits}
-    rest = [size for size in np.ndindex(*max_size) if tuple(n + 1 for n in size) not in visited]
-    return tuple(n + 1 for n in rest[0]) if rest else None
+    every = (tuple(n + 1 for n in size) for size in np.ndindex(*max_size))
+    return next((s for s in every if s not in visited and all(map(int.__ge__, s, prior.first))), None)
 
 
 def unvisited_share(visits: Sequence[Visit], prior: SizePrior, max_size: Size | None, scale: float = 1.0) -> float:

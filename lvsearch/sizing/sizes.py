@@ -4,6 +4,7 @@
     Uniform                                  one size, up to a largest
     Table, Joint                             any number of sizes on a finite box, dependent or not
     Product, Mixture                         independent sizes; an uncertain prior
+    AtLeast                                  another prior, given that the size is not below a smallest one
 
 The methods of every prior (`log_pmf`, `log_mass`, `log_box`, `log_tilted_mass`) are defined in
 `lvsearch.sizing.univariate`.
@@ -33,6 +34,7 @@ from lvsearch.sizing.univariate import (
 )
 
 __all__ = [
+    "AtLeast",
     "Geometric",
     "Joint",
     "Mixture",
@@ -405,6 +407,86 @@ class Mixture(SizePrior):
         return {"type": "mixture", "weights": list(self.weights), "priors": [prior.to_json() for prior in self.priors]}
 
 
+@dataclass(frozen=True)
+class AtLeast(SizePrior):
+    """Another prior, given that the size is at least `least` in every variable: p(s) / p(S ⪰ least), and 0 below.
+
+    A search begins at the smallest size that is allowed. Searches of models some of whose components are given, such as
+    topics with seeds, have it by themselves.
+    """
+
+    prior: SizePrior
+    least: int
+
+    def __post_init__(self) -> None:
+        """Raise ValueError for parameters of the prior that are out of range."""
+        _require_priors([self.prior])
+        whole_number("least", self.least, least=1)
+        held = f"A prior needs sizes from {self.least} on with some probability"
+        require(self._log_held > -math.inf, held, self.prior.describe())
+
+    @property
+    def dimension(self) -> int:
+        """The number of size variables that the prior is over."""
+        return self.prior.dimension
+
+    @property
+    def first(self) -> Size:
+        """The size at which a search begins: the smallest one that is allowed."""
+        return (self.least,) * self.dimension
+
+    @cached_property
+    def _log_held(self) -> float:
+        """The log mass that the other prior gives to the sizes that are allowed, nats; an upper end where bounded."""
+        return self.prior.log_mass_upper(self.first)
+
+    def _raised(self, lower: Size) -> Size:
+        """Return the lower corner of a box without the sizes that are excluded."""
+        return tuple(max(part, self.least) for part in lower)
+
+    def _pmf(self, size: Size) -> float:
+        """Return the log prior probability of one size, nats; −inf below the smallest."""
+        return self.prior.log_pmf(size) - self._log_held if min(size) >= self.least else -math.inf
+
+    def _box(self, lower: Size, upper: OpenSize) -> float:
+        """Return the log prior mass of the sizes S with lower ≤ S < upper in every variable, nats.
+
+        None in `upper` means no end.
+        """
+        return min(0.0, self.prior.log_box(self._raised(lower), upper) - self._log_held)
+
+    def _box_upper(self, lower: Size, upper: OpenSize) -> float:
+        """Return an upper bound on the log prior mass of the sizes S with lower ≤ S < upper in every variable, nats.
+
+        None in `upper` means no end.
+        """
+        held = self.prior.log_mass(self.first)
+        return min(0.0, self.prior.log_box_upper(self._raised(lower), upper) - held)
+
+    def _tilted(self, start: int, slope: float) -> float:
+        """Return log Σ_{t ≥ start} p(t) e^{slope (t − start)}, a tail of the prior tilted by an exponential, nats.
+
+        start: the first size. slope: nats per unit of size. The result may be +inf.
+        """
+        begin = max(start, self.least)
+        return self.prior.log_tilted_mass(begin, slope) + slope * (begin - start) - self.prior.log_mass(self.first)
+
+    def describe(self) -> str:
+        """Return the prior in words, in one line for people, such as "uniform on 1…10, given at least 3"."""
+        return f"{self.prior.describe()}, given at least {self.least}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the type name and parameters as JSON data, from which `from_json` builds an equal prior."""
+        return {"type": "at-least", "prior": self.prior.to_json(), "least": self.least}
+
+
+def without_smaller(prior: SizePrior, smallest: Size) -> SizePrior:
+    """Return the prior given that the size is not below `smallest`, the same number in every variable; the prior itself
+    where it has no smaller sizes.
+    """
+    return prior if max(smallest) <= max(prior.first) else AtLeast(prior, max(smallest))
+
+
 def from_json(stored: dict[str, Any]) -> SizePrior:
     """Return the prior that its `to_json` wrote as JSON data. Raises ValueError for anything else."""
     builders: dict[str, Callable[[dict[str, Any]], SizePrior]] = {
@@ -415,6 +497,7 @@ def from_json(stored: dict[str, Any]) -> SizePrior:
         "uniform": lambda o: Uniform(o["largest"]),
         "product": lambda o: Product(*(from_json(part) for part in o["priors"])),
         "mixture": lambda o: Mixture(o["weights"], [from_json(part) for part in o["priors"]]),
+        "at-least": lambda o: AtLeast(from_json(o["prior"]), o["least"]),
     }
     try:
         return builders[stored["type"]](stored)

@@ -82,6 +82,11 @@ class SizePrior(ABC):
     def dimension(self) -> int:
         """The number of size variables that the prior is over."""
 
+    @property
+    def first(self) -> Size:
+        """The size at which a search begins: 1 in every variable, unless smaller sizes than another are excluded."""
+        return (1,) * self.dimension
+
     @abstractmethod
     def describe(self) -> str:
         """Return the prior in words, in one line for people, such as "geometric with p = 0.05 (mean 20), on 1, …"."""

@@ -139,9 +139,8 @@ class WitnessSearch:
 
     def next_size(self) -> Size | None:
         """Return the size to fit next; None when no size within `max_size` could still change the bounds."""
-        first = (1,) * self.prior.dimension
         if not self._records:
-            return first
+            return self.prior.first
         if not self._unvisited.regions:
             return None
         if self.nested:
@@ -157,10 +156,12 @@ class WitnessSearch:
     def record(self, size: Size | int, evidence: Evidence | float | int) -> Record:
         """Record the log evidence of a size (nats), in any order after (1, …, 1), and return its record.
 
+        If the prior excludes small sizes, its first size takes the place of (1, …, 1).
+
         Where models are nested, evidence with a lower end below that of the best witness (a visited smaller size) is
         replaced by the witness's evidence. The returned record says so. Upper ends are clipped to the ceiling.
 
-        Raises ValueError for a size recorded twice, a first size other than (1, …, 1), NaN, or a lower end above the
+        Raises ValueError for a size recorded twice, a first size other than the prior's, NaN, or a lower end above the
         ceiling. An excess of up to 1e-9 of the ceiling is rounding, and is clipped.
         """
         size = as_size(size, self.prior.dimension)
@@ -219,7 +220,7 @@ class WitnessSearch:
 
         Raises ValueError for a repeated size or a wrong first size.
         """
-        first = (1,) * self.prior.dimension
+        first = self.prior.first
         as_size(record.size, self.prior.dimension)
         if record.size in self._records:
             raise ValueError(f"Size {record.size} is recorded already; each size is recorded once.")

@@ -25,7 +25,7 @@ from lvsearch.searching.controller import (
     witness_search,
 )
 from lvsearch.sizing.evidence import Bracket, Evidence, Repeats
-from lvsearch.sizing.fit import Evaluator, Fit, FitInfo, first_gain_of, is_by_gains
+from lvsearch.sizing.fit import Evaluator, Fit, FitInfo, first_gain_of, is_by_gains, smallest_size_of
 from lvsearch.sizing.gains import SizeGain
 from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.sizes import Size, SizePrior
@@ -129,7 +129,7 @@ def guess(evaluator: Evaluator, state: SearchState, call: Call, sign: float = 1.
         FitInfo("guessed", 0.0),
     )
     good = [visit for visit in state.visits if not visit.failed and math.isfinite(visit.estimate)]
-    if is_by_gains(evaluator) and call.size > (1,):
+    if is_by_gains(evaluator) and call.size > smallest_size_of(evaluator):
         blank = replace(blank, gains=(guess_gain(good, call.size[0], sign),))
     if not good:
         return blank

@@ -78,7 +78,7 @@ def check(model: Model, data: Any, *, size: tuple[int, ...] | None = None, seed:
 
     model: the model, such as one of your own.
     data: the data that it is to be fitted to, such as `lv.Points` (or its `dataset()`). A few units are looked at.
-    size: the size at which to check; 3 for each size variable by default.
+    size: the size at which to check; 3 for each size variable by default, beside the components that are given.
     seed: seed of the random statistics at which the model is evaluated.
 
     A *site* is one latent variable of the model; its *statistics* are the sufficient statistics of its family.
@@ -96,7 +96,7 @@ def check(model: Model, data: Any, *, size: tuple[int, ...] | None = None, seed:
     packed = data.dataset() if isinstance(data, Packable) else data
     if not isinstance(packed, BatchedData):
         raise ValueError(f"got {type(data).__name__} as data, expected such as lv.Points.from_array(values)")
-    size = (SIZE,) * len(model.size_names) if size is None else size
+    size = (model.n_given + SIZE,) * len(model.size_names) if size is None else size
     with jax.enable_x64(True):
         units = _some_units(packed.batches)
         declared = check_declared(model, jax.tree.map(lambda leaf: leaf[0], units), packed.extents, size)

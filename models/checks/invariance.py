@@ -201,6 +201,8 @@ def are_close(a: Any, b: Any) -> bool:
 def check_relabelling(p: Probe, seed: int) -> str:
     """Check that `log_symmetry` is log K! where the K components can be renamed, and 0 where they cannot.
 
+    Components that the model tells apart (`n_given`) keep their places and are not counted.
+
     Only models with one size variable and one axis of its length are checked; others may have symmetries of their own.
 
     p: the model, units and statistics at which to check. seed: seed that makes components distinct.
@@ -216,24 +218,25 @@ def check_relabelling(p: Probe, seed: int) -> str:
     axis, k = axes[0], p.size[0]
     rng = np.random.default_rng(seed)
     distinct = jax.tree.map(lambda leaf: np.asarray(leaf) + rng.uniform(1, 2, np.shape(leaf)), p.natural_g)
-    said, every = float(p.model.log_symmetry(p.size, distinct)), lgamma(k + 1)
-    order = np.roll(np.arange(k), 1)
+    given = p.model.n_given
+    said, every = float(p.model.log_symmetry(p.size, distinct)), lgamma(k - given + 1)
+    order = np.append(np.arange(given), given + np.roll(np.arange(k - given), 1))
     # a hyper-parameter of K numbers may belong to the entries, so the check passes with it renamed or not
     models = (p.model, _renamed(p.model, k, order))
     renamed = min(abs(_relative_change(p, model, axis, order)) for model in models)
     symmetric = are_close(renamed, 0.0)
     if symmetric and not np.isclose(said, every):
         raise ValueError(
-            f"log_symmetry of {name} is {said:.6g} for {k} distinct entries of {axis!r}, expected log {k}! = "
-            f"{every:.6g}: renaming them changes nothing. Return lv.models.log_relabellings of one row of natural "
-            "parameters for each entry"
+            f"log_symmetry of {name} is {said:.6g} for {k - given} distinct entries of {axis!r}, expected "
+            f"log {k - given}! = {every:.6g}: renaming them changes nothing. Return lv.models.log_relabellings of one "
+            "row of natural parameters for each entry"
         )
     if not symmetric and not np.isclose(said, 0):
         raise ValueError(
             f"log_symmetry of {name} is {said:.6g} for {k} distinct entries of {axis!r}, but renaming them moves the "
             f"log-joint by {renamed:.3g} of its size; expected 0, or a term that treats all of them alike"
         )
-    return f"log {k}! = {every:.4g}" if symmetric else f"none: the entries of {axis} have an order"
+    return f"log {k - given}! = {every:.4g}" if symmetric else f"none: the entries of {axis} have an order"
 
 
 def _relative_change(p: Probe, model: Model, axis: str, order: np.ndarray) -> float:

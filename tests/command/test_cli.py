@@ -19,6 +19,7 @@ import lvsearch as lv
 from lvsearch import api
 from lvsearch.command import cli
 from lvsearch.command.simulated import planted
+from lvsearch.command.sources import read_seed_words
 from lvsearch.results import heldout
 from lvsearch.searching import controller
 
@@ -399,3 +400,25 @@ def test_wrong_usage_ends_with_status_2(capsys):
 def test_version_is_that_of_the_library(capsys):
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out == f"lvsearch {lv.__version__}\n"
+
+
+def test_seed_words_are_read_from_files(tmp_path):
+    lines = tmp_path / "seeds.txt"
+    lines.write_text("sport: ball match\n\nmoney:bank  loan\n")
+    expected = {"sport": ["ball", "match"], "money": ["bank", "loan"]}
+    assert read_seed_words(lines, "utf-8") == expected
+    stored = tmp_path / "seeds.json"
+    stored.write_text(json.dumps(expected))
+    assert read_seed_words(stored, "utf-8") == expected
+    for text, message in (
+        ("ball match", "expected name: word word"),
+        ("", "expected one name for each"),
+        ("a: b\na: c", "expected one name for each"),
+    ):
+        lines.write_text(text)
+        with pytest.raises(ValueError, match=message):
+            read_seed_words(lines, "utf-8")
+    for text, message in (('["a"]', "other JSON"), ('{"a": "b"}', "other JSON"), ("{", "is not JSON")):
+        stored.write_text(text)
+        with pytest.raises(ValueError, match=message):
+            read_seed_words(stored, "utf-8")

@@ -76,7 +76,7 @@ from lvsearch.models.hidden_markov import HiddenMarkov
 from lvsearch.models.hlda import HLDA
 from lvsearch.models.ibp import IBP, GammaPrior
 from lvsearch.models.independent_normal import IndependentNormalMixture
-from lvsearch.models.lda import LDA
+from lvsearch.models.lda import LDA, TopicSeeds
 from lvsearch.models.mixture_of_unigrams import MixtureOfUnigrams
 from lvsearch.models.plsi import PLSI
 from lvsearch.models.poisson_factorization import PoissonFactorization
@@ -149,6 +149,7 @@ FEW_COUNTS = np.array(
     [[2, 0, 0, 0, 0, 0, 0], [0, 1, 0, 0, 0, 0, 0], [0, 0, 0, 1, 0, 0, 1], [0, 0, 0, 0, 0, 0, 0], [1, 0, 0, 0, 0, 0, 0]]
 )
 ALPHA, ETA = np.array([0.5, 1.1, 0.2]), 0.4
+SEEDS = np.array([[3, 0, 1, 0, 0, 2, 0]])
 POINTS = np.array([-2.2, 2.3, 2.8, -1.6, 0.4])
 CELLS = np.array([[2, 0, 0], [0, 1, np.nan], [0, 0, 0], [np.nan, 0, 1], [1, 0, 0]])
 NOISY_CELLS = np.array([[2, 0], [0, 3], [np.nan, 1]])
@@ -329,6 +330,19 @@ CASES = [
         other_padding_words,
         spelled_out(lda_data(COUNTS)),
         drawable=False,
+    ),
+    Case(
+        "LDA with seeds",
+        LDA(1.7, ETA, seeds=TopicSeeds.of_counts(SEEDS)),
+        lda_data(COUNTS),
+        lambda size, natural: (
+            oracles.lda_posterior(
+                COUNTS, np.full(size, 1.7 / size), ETA + np.pad(SEEDS, ((0, size - 1), (0, 0)))
+            ).log_evidence
+        ),
+        other_padding_words,
+        spelled_out(lda_data(COUNTS)),
+        exchangeable=False,
     ),
     Case(
         "mixture of unigrams",
@@ -548,6 +562,7 @@ def fit_case(index: int) -> Fitted:
 
 VARIATIONS = (
     "LDA plug-in",
+    "LDA with seeds",
     "admixture",
     "point mixture",
     "finite mixture, scales inferred",
@@ -1094,7 +1109,8 @@ def test_the_contract_is_kept(case):
     """What `lv.models.check` looks for in models of one's own, in ours; a symmetry where the row says that there is, of
     a single size: others it says it has not looked at."""
     report = check(case.model, case.data)
-    assert ("log 3! = 1.792" in str(report)) == (case.exchangeable and case.n_sizes == 1)
+    are_renamed = case.exchangeable or case.model.n_given > 0  # free components beside those that are given
+    assert ("log 3! = 1.792" in str(report)) == (are_renamed and case.n_sizes == 1)
 
 
 def test_model_is_a_pytree_of_its_hyperparameters(fitted):

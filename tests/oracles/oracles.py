@@ -41,8 +41,8 @@ class LDAPosterior(NamedTuple):
     topics: np.ndarray
 
 
-def lda_posterior(counts: np.ndarray, alpha: np.ndarray, eta: float) -> LDAPosterior:
-    """Smoothed LDA, all K^N assignments of the N tokens of `counts` (D, V)."""
+def lda_posterior(counts: np.ndarray, alpha: np.ndarray, eta: float | np.ndarray) -> LDAPosterior:
+    """Smoothed LDA, all K^N assignments of the N tokens of `counts` (D, V). eta: of all words, or (K, V)."""
     n_docs, n_words = counts.shape
     n_topics = len(alpha)
     document, word = (np.repeat(index, np.asarray(counts).ravel()) for index in np.indices(counts.shape).reshape(2, -1))
@@ -50,7 +50,7 @@ def lda_posterior(counts: np.ndarray, alpha: np.ndarray, eta: float) -> LDAPoste
     in_document = np.einsum("atk,td->adk", z, one_hot(document, n_docs))
     in_topic = np.einsum("atk,tv->akv", z, one_hot(word, n_words))
     log_joint = log_dirichlet_multinomial(in_document, alpha).sum(-1)
-    log_joint += log_dirichlet_multinomial(in_topic, np.full(n_words, eta)).sum(-1)
+    log_joint += log_dirichlet_multinomial(in_topic, np.broadcast_to(eta, (n_topics, n_words))).sum(-1)
     log_evidence = logsumexp(log_joint)
     weight = np.exp(log_joint - log_evidence)
     theta = (in_document + alpha) / (in_document + alpha).sum(-1, keepdims=True)

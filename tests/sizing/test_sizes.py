@@ -154,7 +154,42 @@ def test_a_mass_is_the_sum_of_its_parts(rate, start, width, shifted):
     assert parts == pytest.approx(prior.log_mass(start), rel=1e-11, abs=1e-12)
 
 
-STORED = [*INFINITE, sizes.Table([0.1, 0.2, 0.7]), sizes.Product(sizes.Poisson(3), sizes.Table([[0.25, 0.75]]))]
+@pytest.mark.parametrize(
+    "prior", [*INFINITE, sizes.Table([0.1, 0.2, 0.3, 0.25, 0.15])], ids=lambda p: p.describe()[:30]
+)
+def test_a_prior_without_small_sizes_is_the_other_given_the_rest(prior):
+    at_least = sizes.AtLeast(prior, 3)
+    assert (at_least.first, prior.first) == ((3,), (1,))
+    held = prior.log_mass(3)
+    assert [at_least.log_pmf(size) for size in (1, 2)] == [-math.inf, -math.inf]
+    for size in (3, 4, 5):
+        assert at_least.log_pmf(size) == pytest.approx(prior.log_pmf(size) - held, rel=1e-12)
+    assert at_least.log_mass(1) == pytest.approx(0.0, abs=1e-12)
+    assert at_least.log_mass(5) == pytest.approx(prior.log_mass(5) - held, rel=1e-12)
+    assert at_least.log_box((1,), (3,)) == -math.inf
+    assert at_least.log_box((1,), (5,)) == pytest.approx(
+        np.logaddexp(at_least.log_pmf(3), at_least.log_pmf(4)), abs=1e-12
+    )
+    direct = np.logaddexp.reduce([at_least.log_pmf(size) - 0.4 * (size - 2) for size in range(2, 400)])
+    assert at_least.log_tilted_mass(2, -0.4) == pytest.approx(direct, rel=1e-9)
+
+
+def test_small_sizes_go_only_where_there_are_any():
+    prior = sizes.Poisson(10)
+    assert sizes.without_smaller(prior, (1,)) is prior
+    without = sizes.without_smaller(prior, (3,))
+    assert without == sizes.AtLeast(prior, 3)
+    assert sizes.without_smaller(without, (2,)) is without
+    with pytest.raises(ValueError, match="sizes from 4 on"):
+        sizes.AtLeast(sizes.Uniform(3), 4)
+
+
+STORED = [
+    *INFINITE,
+    sizes.AtLeast(sizes.Poisson(3), 2),
+    sizes.Table([0.1, 0.2, 0.7]),
+    sizes.Product(sizes.Poisson(3), sizes.Table([[0.25, 0.75]])),
+]
 
 
 @pytest.mark.parametrize("prior", STORED, ids=lambda prior: prior.describe()[:30])

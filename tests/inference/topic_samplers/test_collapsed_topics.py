@@ -26,7 +26,7 @@ from lvsearch.inference.topic_samplers.collapsed import (
     collapsed_gibbs,
     expand,
 )
-from lvsearch.models.lda import LDA
+from lvsearch.models.lda import LDA, TopicSeeds
 
 ALPHA, ETA, Z_LIMIT = np.array([0.5, 1.4]), 0.6, 4.5
 N_TOPICS, N_WORDS = 3, 11
@@ -300,6 +300,7 @@ def test_a_total_concentration_is_spread_evenly():
         (LDA(1.0, 0.2), 2, 0, "got sweeps=0"),
         (LDA(1.0, 0.2).plug_in(), 2, 1, "point estimates"),
         (LDA([0.5, 0.5], 0.2), 3, 1, "2 entries for 3 topics"),
+        (LDA(1.0, 0.2, seeds=TopicSeeds.of_counts([[1, 2]])), 2, 1, "got an LDA with seeds"),
     ],
 )
 def test_bad_input_is_refused(model, size, sweeps, message):

@@ -25,7 +25,7 @@ from lvsearch.inference.evidence import (
     temperature_profile,
 )
 from lvsearch.inference.topic_samplers import chain as topic_chain
-from lvsearch.inference.topic_samplers.anchor import from_topics
+from lvsearch.inference.topic_samplers.anchor import documents_in_random_order, from_topics
 from lvsearch.inference.topic_samplers.collapsed import log_joint_of
 from lvsearch.inference.topic_samplers.path_starts import GROUPED_DRAWS
 from lvsearch.inference.topic_samplers.topic_state import (
@@ -240,6 +240,97 @@ def test_one_topic_is_exact_and_capacity_does_not_matter(float64):
     assert (found.lower, found.upper) == (pytest.approx(truth, abs=1e-6), pytest.approx(truth, abs=1e-6))
     wide = np.asarray(chain("prior", 6).log_words(chain("prior", 6)._state(every_state("prior").assignment)))
     assert wide == pytest.approx(np.asarray(chain("prior").log_words(every_state("prior"))), abs=1e-9)
+
+
+SEEDS = np.array([[1.0, 0.0, 2.0]])
+SEEDED_ALPHA = np.full(3, 0.5)
+SEEDED_PRIOR = ETA + np.pad(SEEDS, ((0, 2), (0, 0)))
+SEEDED_EXACT = oracles.lda_posterior(COUNTS, SEEDED_ALPHA, SEEDED_PRIOR).log_evidence
+
+
+@cache
+def seeded_chain(q: str, width: int = 1) -> CollapsedTopics:
+    """Three topics, of which the first has seeds."""
+    counts, random = csr_array(COUNTS), np.random.default_rng(0)
+    topics = random.dirichlet(np.ones(3), 3)
+    if q == "topics":
+        return from_topics(counts, SEEDED_ALPHA, ETA, 4, topics, jax.random.key(1), seeds=SEEDS).chain
+    shares = np.log(random.dirichlet(np.ones(3), 4))
+    factors = None if q == "prior" else GivenFactors(shares, np.log(topics.T))
+    return collapsed_topics(counts, SEEDED_ALPHA, ETA, 4, factors, width=width, wide=width == WIDE, seeds=SEEDS)
+
+
+def test_seeds_are_tokens_whose_topics_are_known(float64):
+    """log p(w, z) of every assignment is that of a prior with the imaginary tokens added; q is a distribution of z."""
+    z = np.array(list(product(range(3), repeat=N_TOKENS)), np.int32).T
+    here = seeded_chain("prior")
+    padded = np.full((len(here.word), z.shape[1]), -1, np.int32)
+    padded[here.word >= 0] = z
+    state = here.state_of_topics(jnp.asarray(padded))
+    exact = oracles.lda_posterior(COUNTS, SEEDED_ALPHA, SEEDED_PRIOR)
+    assert logsumexp(np.asarray(here.log_density(state))) == pytest.approx(exact.log_evidence, abs=1e-9)
+    free = oracles.lda_posterior(COUNTS, SEEDED_ALPHA, ETA).log_evidence
+    assert abs(free - exact.log_evidence) > 0.01  # the seeds matter
+    weights = np.exp(np.asarray(here.log_density(state)) - exact.log_evidence)
+    means = np.asarray(here.topic_means(state))[:3, :3] @ weights
+    np.testing.assert_allclose(means.T, exact.topics, atol=1e-6)
+    with_factors = seeded_chain("responsibilities")
+    log_q = np.asarray(with_factors.log_density(state) - with_factors.log_ratio(state))
+    assert logsumexp(log_q) == pytest.approx(0.0, abs=1e-6)  # float32
+    scores = np.asarray(with_factors.label_scores(state))
+    is_free = np.array([False, True, True, False])
+    np.testing.assert_array_equal(np.isfinite(scores[0]), np.eye(4, dtype=bool) | (is_free[:, None] & is_free))
+
+
+@pytest.mark.parametrize(
+    ("q", "width"),
+    [
+        ("prior", 1),
+        pytest.param("responsibilities", 2, marks=pytest.mark.thorough),
+        pytest.param("topics", 1, marks=pytest.mark.thorough),
+        pytest.param("prior", WIDE, marks=pytest.mark.slow),
+    ],
+)
+def test_the_evidence_with_seeds_is_exact(q, width):
+    """Weights of the way up average to the evidence, whatever its labelling; the error of 500 paths is .03 nats."""
+    assert log_average_weight(seeded_chain(q, width)) == pytest.approx(SEEDED_EXACT, abs=0.12)
+
+
+def log_average_weight(chain: CollapsedTopics) -> float:
+    key_pilot, key = jax.random.split(jax.random.key(0))
+    (ends,) = anneal(chain, key, Effort(16, 1, 500), temperature_profile(chain, key_pilot, Effort(16, 2, 16)))
+    return float(np.mean(ends.forward))
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("only_free", [True, pytest.param(False, id="all")])
+def test_only_free_topics_may_be_relabelled(monkeypatch, only_free):
+    """From topics in which other words are common than those of the seeds. Each capacity is traced anew."""
+    if not only_free:
+        monkeypatch.setattr(CollapsedTopics, "exchangeable", CollapsedTopics._exists)
+    topics, seeds = np.array([[0.05, 0.9, 0.05], [0.9, 0.05, 0.05], [0.05, 0.05, 0.9]]), 10 * SEEDS
+    capacity = 5 if only_free else 6
+    chain = from_topics(csr_array(COUNTS), SEEDED_ALPHA, ETA, capacity, topics, jax.random.key(1), seeds=seeds).chain
+    prior = ETA + np.pad(seeds, ((0, 2), (0, 0)))
+    off = log_average_weight(chain) - oracles.lda_posterior(COUNTS, SEEDED_ALPHA, prior).log_evidence
+    assert (abs(off) < 0.15) == only_free, off
+
+
+def test_documents_in_turn_begin_with_the_seeds(float64):
+    """Their order is fixed and one document comes: the average of its weights is its probability."""
+    one = csr_array(COUNTS[:1])
+    chain = collapsed_topics(one, SEEDED_ALPHA, ETA, 4, seeds=SEEDS)
+    turns = documents_in_random_order(chain, jax.random.key(0))
+    state = turns.initial_state(jax.random.key(1), 20_000)
+    _, gain = turns.append(jax.random.key(2), state, jnp.asarray(0))
+    weights = np.exp(np.asarray(gain))
+    exact = np.exp(oracles.lda_posterior(COUNTS[:1], SEEDED_ALPHA, SEEDED_PRIOR).log_evidence)
+    assert abs(weights.mean() - exact) < 4 * weights.std() / np.sqrt(len(weights))
+
+
+def test_more_seeded_topics_than_topics_are_refused():
+    with pytest.raises(ValueError, match="got 1 topics, expected at least 2"):
+        collapsed_topics(csr_array(COUNTS), np.ones(1), ETA, 3, seeds=np.eye(2, 3))
 
 
 def test_a_corpus_without_tokens_has_evidence_one():

@@ -107,6 +107,31 @@ def test_both_directions_agree_with_enumeration(n_topics, width, pairs):
     assert up.mean() < exact < down.mean()  # by Jensen's inequality, here by far more than their errors
 
 
+@pytest.mark.thorough
+@pytest.mark.parametrize("seeded", [0, 2])
+def test_gains_with_seeds_agree_with_enumeration(seeded):
+    """Topics 0 and 1 are the pair, topic 2 is the third: seeds are in the pair's first topic, or outside of it."""
+    n_topics, seeds = 3, np.zeros((3, 4))
+    seeds[seeded] = [4, 0, 0, 7]
+    larger = collapsed_topics(csr_array(COUNTS), np.full(3, TOTAL / 3), ETA, 4, seeds=seeds)
+    smaller = with_alpha(larger, np.array([TOTAL / 2, 0.0, TOTAL / 2]))
+    keys = jax.random.split(jax.random.key(5), 6)
+    with jax.enable_x64(True):
+        upper, averages = settle(larger, keys[1], draw_from_q(larger, keys[0], particles=PATHS), 30, 1)
+        path = splits_between(larger, smaller, averages)
+        lower, _ = settle(smaller, keys[3], path.merge(upper), 30, 1)
+    evidence = [
+        lda_posterior(COUNTS, np.full(k, TOTAL / k), ETA + kept).log_evidence
+        for k, kept in ((n_topics - 1, seeds[[0, 2]]), (n_topics, seeds))
+    ]
+    exact = evidence[1] - evidence[0]
+    up, down = gain_upwards(path, keys[4], lower, TEMPERATURES), gain_downwards(path, keys[5], upper, TEMPERATURES)
+    assert abs(z_score(up, exact)) < 4
+    assert abs(z_score(-down, -exact)) < 4
+    assert up.mean() < exact < down.mean()
+    assert abs(exact - exact_gain(3)) > 0.005  # the seeds matter
+
+
 def misfit_of_wide_groups(t: float) -> float:
     """p of chi-squared: particles drawn exactly from the path at t, moved by one sweep, against the same."""
     particles, counts = 40_000, csr_array(np.array([[2, 1], [2, 0]]))

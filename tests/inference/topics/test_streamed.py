@@ -148,6 +148,17 @@ def fits(model: lv.models.Model, files: CountFiles, start: Estimate | None = Non
 
 
 @pytest.mark.thorough
+def test_topics_with_seeds_are_fitted_on_disk_too(files):
+    seeds = np.zeros((1, 31))
+    seeds[0, 4] = 10_000  # holds the topic
+    at_hand, on_disk = fits(lv.models.LDA(1.0, 0.2).with_seeds([str(word) for word in range(31)], seeds), files)
+    assert on_disk.log_lower == pytest.approx(at_hand.log_lower, rel=1e-4)
+    shares = (on_disk.natural["topic_word"] + 1) / (on_disk.natural["topic_word"] + 1).sum(1, keepdims=True)
+    assert shares[0, 4] > 0.5
+    assert shares[0].argmax() == 4
+
+
+@pytest.mark.thorough
 def test_a_small_corpus_is_fitted_to_the_same_topics(files):
     """One run, one piece a batch: the same tiles in the same order through the same kernel, in programs that XLA fuses
     otherwise: float32's last digit may differ, and no more."""

@@ -18,7 +18,8 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import documents
 from lvsearch.inference.data.packing import BLOCK, PackedDocuments, pack
 from lvsearch.inference.engine.describing import bound_units
-from lvsearch.inference.engine.estimate import Estimate, capacity_of
+from lvsearch.inference.engine.estimate import Estimate, capacity_of, recorded_beliefs_and_bound
+from lvsearch.inference.engine.estimator import GenericEstimator
 from lvsearch.inference.engine.meanfield import (
     Beliefs,
     batch_bound,
@@ -29,7 +30,7 @@ from lvsearch.inference.engine.meanfield import (
 )
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics import passes
-from lvsearch.inference.topics.estimator import TopicEstimator, TopicSettings
+from lvsearch.inference.topics.estimator import TopicEstimator, TopicSettings, point_topics
 from lvsearch.inference.topics.merging import alike_pairs, cheapest_pairs, merge_topics, remove_topics
 from lvsearch.inference.topics.passes import PassSettings, passes_in_lanes
 from lvsearch.models.exponential.digamma import digamma_positive, exp_digamma, log_gamma_positive
@@ -500,6 +501,60 @@ def test_a_fit_to_merge_has_topics_and_no_bound_and_a_fit_of_fewer_topics_begins
 
 
 @pytest.mark.slow
+def seeded() -> LDA:
+    """Two topics with seeds of very different weight."""
+    seeds = np.zeros((2, N_WORDS))
+    seeds[0, [3, 5]], seeds[1, 0] = [4, 2], 3000
+    return LDA(1.0, ETA).with_seeds([f"word{word}" for word in range(N_WORDS)], seeds)
+
+
+def test_the_bound_with_seeds_is_the_generic_bound():
+    """The generic engine knows the model's log-joint alone. From the fit it climbs a little, and never down."""
+    model, here = seeded(), data()
+    fit = TopicEstimator(model, here).fit((4,), jax.random.key(0), None)
+    with jax.enable_x64(True):
+        _, of_topics = recorded_beliefs_and_bound(model, fit.natural, (4,), (8,))
+        concentration = fit.natural["topic_word"].astype(np.float64).T + 1
+        plain, log_topics = kernels.topic_bound(concentration, np.float64(ETA), np.ones(4, bool))
+    added = TopicEstimator(model, here)._seed_bound(ETA, np.asarray(log_topics))
+    assert float(plain) + added == pytest.approx(of_topics, abs=1e-6)
+    assert abs(added) > 1
+    further = GenericEstimator(model, here).fit((4,), jax.random.key(0), fit)
+    assert fit.log_lower <= further.log_lower + 1e-3
+    assert further.log_lower - fit.log_lower < 0.05 * abs(fit.log_lower)
+
+
+def test_topics_with_seeds_stay_first_when_topics_go():
+    """From eight topics to two, which both have seeds: these are never left out or merged, and keep their places."""
+    model, here = seeded(), data()
+    estimator = TopicEstimator(model, here)
+    larger = estimator.fit_to_merge((8,), jax.random.key(0))
+    for size in (5, 3, 2):
+        fit = estimator.fit((size,), jax.random.key(1), larger)
+        assert fit.size == (size,)
+        assert point_topics(fit)[1].argmax() == 0
+        assert point_topics(fit)[1, 0] > 0.9  # 3,000 imaginary tokens of one word hold it
+        assert np.all(fit.natural["topic_word"][0, [3, 5]] + 1 - ETA >= [4, 2])
+        assert np.all(fit.natural["topic_word"] + 1 > 0)
+    with pytest.raises(ValueError, match="expected at least 2: so many have seeds"):
+        estimator.fit((1,), jax.random.key(1), None)
+
+
+def test_passes_in_lanes_add_seeds_too(monkeypatch):
+    alone = TopicEstimator(seeded(), data(), SETTINGS).fit((4,), jax.random.key(0), None)
+    monkeypatch.setattr(passes, "LEAST_WORK", 0)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    lanes = TopicEstimator(seeded(), data(), SETTINGS).fit((4,), jax.random.key(0), None)
+    np.testing.assert_allclose(lanes.log_lower, alone.log_lower, rtol=1e-5)
+
+
+def test_seeds_of_other_words_and_with_empirical_bayes_are_refused():
+    with pytest.raises(ValueError, match="seeds over 3 words"):
+        TopicEstimator(LDA(1.0, ETA).with_seeds(["a", "b", "c"], np.eye(2, 3)), data())
+    with pytest.raises(ValueError, match="empirical_bayes"):
+        TopicEstimator(seeded(), data(), empirical_bayes=True)
+
+
 def test_topics_of_words_that_all_subjects_share_are_left_out():
     """Eight topics that vary about one distribution of words: a fit of twelve has topics of common words alone. With
     mergers alone, which keep these and join planted topics, the bound was 580 nats below that of a fit from the planted
