@@ -143,7 +143,7 @@ class TopicSeeds(eqx.Module):
                 "got two topics with the same seeds, which nothing could tell apart: leave one of them out"
             )
         topics, words = np.nonzero(counts)
-        return cls(counts[topics, words], topics.tolist(), words.tolist(), *counts.shape, names)
+        return cls(counts[topics, words], topics.tolist(), words.tolist(), len(counts), counts.shape[1], names)
 
     @property
     def counts(self) -> Float[np.ndarray, "topic word"]:

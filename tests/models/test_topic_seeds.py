@@ -67,7 +67,7 @@ def test_the_contract_is_kept_and_a_wrong_number_of_relabellings_is_found():
         def log_symmetry(self, size: tuple[int, ...], natural: Any) -> float:
             return float(gammaln(size[0] + 1))
 
-    careless = Careless(3.0, 0.3, seeds=seeded().seeds)
+    careless = Careless(3.0, 0.3, seeds=seeded().seeds)  # pyright: ignore
     with pytest.raises(ValueError, match="expected log 3! ="):
         lv.models.check(careless, corpus)
 

@@ -89,7 +89,7 @@ def test_a_search_begins_at_the_topics_with_seeds(evidence, tmp_path):
     if evidence == "bound":
         assert result.best_size == (4,)
         other = result.with_prior(lv.sizes.Uniform(10))
-        assert other.posterior()["probability"].sum() == pytest.approx(1.0)
+        assert other.posterior()["probability"].sum() == pytest.approx(1.0)  # pyright: ignore
         assert other.prior == lv.sizes.AtLeast(lv.sizes.Uniform(10), 2)
         result.save(tmp_path / "run")
         again = lv.load(tmp_path / "run")
