@@ -4,6 +4,7 @@ The arrays of a fit hold existing components only. Compiled programs get them pa
 (`pad_axes`), so that one program serves many sizes.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -12,6 +13,7 @@ import numpy as np
 from jaxtyping import Array
 
 from lvsearch.inference.compiles import counted
+from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.meanfield import Beliefs, expected_statistics, globals_bound, mask_elements
 from lvsearch.models.contract import Latents, Model, Statistics
 from lvsearch.models.kernels import kernel
@@ -49,6 +51,13 @@ class Estimate(NamedTuple):
     log_lower: float
     log_upper: float
     passes: int
+
+    def in_file_order(self) -> "Estimate":
+        """Return the same fit with arrays in C order, which files have.
+
+        NumPy sums in memory order. So a loaded fit gives the same bits as this one.
+        """
+        return self._replace(natural=jax.tree.map(lambda leaf: np.array(leaf, order="C"), self.natural))
 
 
 def capacity_of(size: tuple[int, ...]) -> tuple[int, ...]:
@@ -263,3 +272,13 @@ def just_above(log_likelihood: float) -> float:
     It serves as the upper bound where the log-likelihood is known exactly, up to rounding.
     """
     return log_likelihood + ROUNDING * max(1.0, abs(log_likelihood))
+
+
+CEILING_SLACK = 1e-9
+"""The share by which the sum of the ceilings of all units is rounded upwards."""
+
+
+def data_ceiling(model: Model, data: Dataset) -> float:
+    """Return the model's ceiling: an upper bound on log p(data | any size, any parameters), nats, rounded upwards."""
+    total = math.fsum(model.ceiling(batch.units) for part in data.iter_parts() for batch in part.batches)
+    return total + CEILING_SLACK * abs(total) if math.isfinite(total) else total

@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float
 
 from lvsearch.data.base import Data
+from lvsearch.data.corpus import Corpus
 from lvsearch.fitted.annotation import FittedImages
 from lvsearch.fitted.blocks import FittedBlocks
 from lvsearch.fitted.clusters import FittedMixture
@@ -26,7 +27,9 @@ from lvsearch.fitted.sequences import FittedSequences
 from lvsearch.fitted.stored_fits import load_parts
 from lvsearch.fitted.topics import FittedTopics
 from lvsearch.inference.data.documents import counts_of
+from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.likelihood import document_likelihood
+from lvsearch.inference.word_mixtures import with_more_words
 from lvsearch.models.admixture import Admixture
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.block_model import LatentBlockModel
@@ -117,3 +120,14 @@ def load_fit(folder: str | Path) -> FittedModel:
     """
     parts = load_parts(as_path("folder", folder))
     return fitted_type(parts.estimate.model)(*parts)
+
+
+def start_on(fit: FittedModel, data: Data) -> Estimate | None:
+    """Return the estimate of a fit in a form from which a fit of more data can begin; None if its kind has none.
+
+    fit: a fit of the first part of the data.
+    data: the data that will be fitted, joined by `Data.joined`: their vocabulary may be longer.
+    """
+    if isinstance(fit, FittedTopics) and isinstance(data, Corpus):
+        return with_more_words(fit.estimate, data.term_totals[fit.table(fit.model.topic_site).shape[1] :])
+    return fit.estimate if isinstance(fit, FittedMixture) else None

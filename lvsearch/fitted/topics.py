@@ -3,19 +3,22 @@
 import warnings
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
+from scipy.sparse import csr_array
 
 from lvsearch.comparison.alignment import match_references
 from lvsearch.comparison.similarity import ComponentMembers, word_affinity
+from lvsearch.data.base import Data
 from lvsearch.data.corpus import Corpus
 from lvsearch.fitted.model import FittedModel, comparable_fit
 from lvsearch.fitted.recommending import recommended
 from lvsearch.inference.data.documents import counts_of
-from lvsearch.inference.word_mixtures import document_proportions
+from lvsearch.inference.likelihood.proportions import Proportions, draw_documents
+from lvsearch.inference.word_mixtures import document_proportions, with_more_words
 from lvsearch.models.families import IndicatorFamily
 from lvsearch.models.plain_arguments import checked_seed, real_number, shortened_repr, whole_number
 from lvsearch.models.topic_model import TopicModel
@@ -40,6 +43,7 @@ from lvsearch.topics.topic_shares import LEVEL, label_topics, plot_prevalence, p
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+Topics = TypeVar("Topics", bound="FittedTopics")
 SKETCHED_WORDS, SKETCHED_DOCUMENTS = 20, 5
 """How many words and documents of each topic are passed to a function that chooses the topic's name."""
 
@@ -211,6 +215,27 @@ class FittedTopics(FittedModel):
         Raises ValueError for models whose documents have no distribution of proportions.
         """
         return document_proportions(self.model, self.estimate, self.training.dataset())
+
+    def update(self: Topics, new: Any, *, seed: int = 0) -> Topics:
+        """Return a fit of the same model and size to the training documents and new ones together, begun at this fit.
+
+        Topics keep their numbers: topic k of the new fit is topic k of this one, with what the new documents add. Words
+        that the training documents do not have come after theirs (`Corpus.joined` says which words of texts are kept,
+        and the notes of `.training` name them), so tables of both fits line up. Names are made of words and may change:
+        a series that `names` returned for this fit is indexed by topic and fits the new one too.
+
+        new: documents, as `Corpus.joined` takes them: a corpus, raw texts, or a matrix of counts over the same words.
+        seed: decides what this fit does not say; of most models nothing.
+
+        A topic that only the new documents have gets no number of its own here: `SearchResult.update` asks how many
+        there are now, and `unusual` shows documents that no topic explains. Hyper-parameters that were inferred with
+        this fit stay as they are.
+
+        Raises ValueError for other data, and for processes (`HDP`), whose topics are kept in order of size.
+        """
+        joined = self._corpus.joined(new)
+        start = with_more_words(self.estimate, joined.term_totals[len(self._words) :])
+        return self._continued(joined, start, checked_seed(seed))
 
     def recommend(self, unit: Any, n: int = 10, *, draws: int = 1000, seed: int = 0) -> pd.DataFrame:
         """Return the words (films, items) that one document (user) does not have and is most likely to have next.
@@ -481,6 +506,25 @@ class FittedTopics(FittedModel):
     def _distinctive_words(self) -> list[list[str]]:
         """The 20 most distinctive words of each topic by FREX, the most distinctive first."""
         return top_words(frex_scores(self._topic_word), self._words, SKETCHED_WORDS)
+
+    def _shapes(self, units: Data) -> Any:
+        """Return the length of each document, since documents of one length have the same shape."""
+        return units.observations_per_unit
+
+    def _drawn_like(self, units: Data, rng: np.random.Generator) -> Corpus:
+        """Return documents of the same lengths that are drawn from this fit, with topics at their posterior means."""
+        lengths, prior, topics = units.observations_per_unit, self.proportions_prior, self._topic_word
+        topics = topics / topics.sum(1, keepdims=True)
+        if isinstance(prior, Proportions):
+            shares = prior.sample(topics, csr_array((1, topics.shape[1]), dtype=np.int64), len(lengths), rng)
+        else:
+            shares = rng.dirichlet(prior, len(lengths))
+        return Corpus(draw_documents(topics, shares, lengths, rng), self._words)
+
+    def _unit_index(self, units: Data) -> pd.Index:
+        """Return the names of documents as the index of a table, or their numbers if they have no names."""
+        names = units.document_names if isinstance(units, Corpus) else None
+        return super()._unit_index(units) if names is None else pd.Index(list(names), name="document")
 
     def _numbers_read_by_names(self) -> int:
         """Return how many numbers `component_names` reads: the probabilities of words in topics, and no document."""
