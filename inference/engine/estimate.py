@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Int
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
@@ -103,6 +103,27 @@ def cut_axes(
 
         out[name] = jax.tree.map(remove_padding, statistics[name])
     return out
+
+
+def reordered(estimate: Estimate, order: Int[np.ndarray, " component"]) -> Estimate:
+    """Return a fit of a model with one size variable whose components are in another order.
+
+    order: the present number of each component, in the new order. Numbers that the model's hyper-parameters have for
+        each component are not moved.
+    """
+    (n,) = estimate.size
+    along = {axis for axis, mask in estimate.model.active(estimate.size, estimate.size).items() if len(mask) == n}
+    natural = {}
+    for name, site in estimate.model.globals().items():
+        places = [place for place, axis in enumerate(site.axes) if axis in along]
+
+        def moved(leaf: np.ndarray, places: list[int] = places) -> np.ndarray:
+            for place in places:
+                leaf = np.take(leaf, order, axis=place) if place < np.ndim(leaf) else leaf
+            return leaf
+
+        natural[name] = jax.tree.map(moved, estimate.natural[name])
+    return estimate._replace(natural=natural)
 
 
 def pad_axes(

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy.optimize import linear_sum_assignment
 
 from lvsearch.data.base import Data
 from lvsearch.data.corpus import Corpus
@@ -27,7 +28,7 @@ from lvsearch.fitted.sequences import FittedSequences
 from lvsearch.fitted.stored_fits import load_parts
 from lvsearch.fitted.topics import FittedTopics
 from lvsearch.inference.data.documents import counts_of
-from lvsearch.inference.engine.estimate import Estimate
+from lvsearch.inference.engine.estimate import Estimate, reordered
 from lvsearch.inference.likelihood import document_likelihood
 from lvsearch.inference.word_mixtures import with_more_words
 from lvsearch.models.admixture import Admixture
@@ -37,6 +38,7 @@ from lvsearch.models.contract import Model
 from lvsearch.models.hidden_markov import HiddenMarkov
 from lvsearch.models.ibp import IBP
 from lvsearch.models.independent_normal import IndependentNormalMixture
+from lvsearch.models.lda import LDA
 from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.plain_arguments import as_path
 from lvsearch.models.plsi import PLSI
@@ -131,3 +133,25 @@ def start_on(fit: FittedModel, data: Data) -> Estimate | None:
     if isinstance(fit, FittedTopics) and isinstance(data, Corpus):
         return with_more_words(fit.estimate, data.term_totals[fit.table(fit.model.topic_site).shape[1] :])
     return fit.estimate if isinstance(fit, FittedMixture) else None
+
+
+def numbered_like(fit: FittedModel, pattern: FittedModel) -> Estimate:
+    """Return the estimate of a fit whose components have the numbers of the components of another fit.
+
+    Each component gets the number of the one that it is paired with, in the pairs with the greatest sum of affinities.
+    Components without a partner follow, in their order. Fewer components than the other fit has are in its order.
+
+    fit: the fit of a model with one size variable. pattern: a fit of the same type of model to data on the same axes.
+
+    Kinds of models whose components have no affinity, and processes, keep the numbers that they have.
+    """
+    estimate, model = fit.estimate, fit.model
+    similar = None if model.process else pattern.affinity(fit)
+    if similar is None:
+        return estimate
+    _, partners = linear_sum_assignment(-np.nan_to_num(similar))  # by increasing number in the pattern
+    order = np.array([*partners, *sorted({*range(estimate.size[0])} - {*partners.tolist()})])
+    if isinstance(model, LDA) and np.ndim(model.numbers()[0]):  # a concentration for each topic
+        concentration = np.asarray(model.numbers()[0])[order]
+        estimate = estimate._replace(model=LDA(concentration, model.topic_concentration, model.topics))
+    return reordered(estimate, order)

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from lvsearch.data import Data
-from lvsearch.fitted.kinds import as_fitted_model, start_on
+from lvsearch.fitted.kinds import as_fitted_model, numbered_like, start_on
 from lvsearch.inference.compiles import compiles, compiles_since, prepare_programs
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate
@@ -316,9 +316,15 @@ def search_with_more(
     """
     evaluator, training = search_of_model(result)
     old, best, joined = result.settings, result.best_size, training.joined(new)
-    limit = old.max_size if max_size is None else as_size(max_size, result.prior.dimension, "max_size")
+    limit, dimension = old.max_size, result.prior.dimension
+    if max_size is not None:
+        limit = as_size(max_size if isinstance(max_size, tuple) else (max_size,) * dimension, dimension, "max_size")
+    if limit is None and seconds is None and evaluator.nested:
+        raise ValueError(
+            "plug-in evidence grows with size almost without end: say when to stop with max_size= or seconds="
+        )
     settings = replace(old, max_size=limit, seed=old.seed if seed is None else checked_seed(seed))
-    prior = result.prior if prior is None else checked_prior(old.evidence, prior, result.prior.dimension)
+    prior = result.prior if prior is None else checked_prior(old.evidence, prior, dimension)
     budget = Budget(None if seconds is None else real_number("seconds", seconds, least=0))
     added = joined.part(np.arange(len(training), len(joined)), "the new ones")
     held_out = None if result.held_out is None else _on_longer_axes(result.held_out, added)
@@ -327,7 +333,7 @@ def search_with_more(
     prepare_programs()
     began, compiled = time.monotonic(), compiles()
     first = () if isinstance(fresh, SelfGuided | ComparesAllSizes) else _sizes_near(best, prior, limit)
-    make = None if isinstance(fresh, SelfGuided) else partial(_fits_from_known, fresh, known, best)
+    make = partial(_fits_from_known, fresh, known, best, joined)
     with remember_interrupts():
         state = run(fresh, prior, settings, budget=budget, progress=progress, make=make, first=first)
     return replace(
@@ -385,6 +391,7 @@ def _fits_from_known(
     evaluator: ModelEvaluator,
     known: Mapping[Size, Fit],
     best: Size,
+    joined: Data,
     state: SearchState,
     task: Task,
     calls: Sequence[Call],
@@ -392,12 +399,23 @@ def _fits_from_known(
 ) -> list[Fit]:
     """Return the fits of a task, the first one of each size begun at a fit of an earlier search.
 
+    Components of all fits have the numbers of the components of the earlier best fit that they are most similar to.
+
     evaluator: the evaluator of all data. known: the fits of the earlier search, {size: fit}, on the axes of all data.
-    best: its best size. state, tell: not used; the state of the search and the function that reports progress.
+    best: its best size. joined: all data.
+    state, tell: not used; the state of the search and the function that reports progress.
     task, calls: what the search asks for.
     """
     del state, task, tell
-    return [_fit_from_known(evaluator, known, best, *call) for call in calls]
+    found = [_fit_from_known(evaluator, known, best, *call) for call in calls]
+    if best not in known or len(best) > 1:
+        return found
+    pattern = as_fitted_model(known[best], joined)
+    failed = [fit.state is None or fit.info.failure is not None for fit in found]
+    return [
+        fit if bad else replace(fit, state=numbered_like(as_fitted_model(fit, joined), pattern))
+        for fit, bad in zip(found, failed, strict=True)
+    ]
 
 
 def _fit_from_known(
@@ -406,25 +424,24 @@ def _fit_from_known(
     """Return one fit, which may begin at a fit of an earlier search.
 
     The first fit of the earlier best size begins at the fit of this size. The first fit of another size is the better
-    of two, by the lower bound on the evidence: one from the earlier fit of this size, or grown from the earlier best
-    one, and one that begins as in any search. Where sizes are compared by gains, all fits but that of the best size are
-    made as in any search, since the scatter of their gains shows how much fits differ.
+    of two, by the lower bound on the evidence: that of a larger size grown from the earlier best fit, or that of a
+    smaller size begun at its own earlier fit; and one that begins as in any search. Where sizes are compared by gains,
+    all fits but that of the best size are made as in any search, since the scatter of their gains shows how much fits
+    differ. A search by prediction makes all fits so, since each leaves out a part of the data.
 
     size, start, trial: the arguments of `evaluator.evaluate` in any search.
     """
-    if trial or not known or (is_by_gains(evaluator) and size != best):
+    if trial or isinstance(evaluator, SelfGuided) or (is_by_gains(evaluator) and size != best):
         return evaluator.evaluate(size, start, trial)
     if size == best and size in known:
         return evaluator.evaluate(size, known[size], trial)
     smaller = [each for each in known if all(map(int.__le__, each, size))]
-    from_known = known.get(size, known[max(smaller)] if smaller else None)
-    if from_known is None:
+    nearest = max(smaller, key=lambda each: (each == best, sum(each), each), default=None)
+    if nearest is None:
         return evaluator.evaluate(size, start, trial)
     fitting = evaluator.without_annealing()
-    both = [fitting.evaluate(size, each, trial) for each in (from_known, start)]
+    both = [fitting.evaluate(size, each, trial) for each in (known[nearest], start)]
     better = max(both, key=lambda fit: fit.estimate)
-    if evaluator.anneals and better.state is not None:
-        better = evaluator.evaluate(size, better, trial)
-    return replace(
-        better, info=replace(better.info, seconds=better.info.seconds + sum(fit.info.seconds for fit in both))
-    )
+    found = evaluator.evaluate(size, better, trial) if evaluator.anneals and better.state is not None else better
+    seconds = sum(fit.info.seconds for fit in (*both, *(() if found is better else (found,))))
+    return replace(found, info=replace(found.info, start=better.info.start, seconds=seconds))

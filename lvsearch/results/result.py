@@ -179,11 +179,12 @@ class SearchResult(Findings):
         """Ask "how many" again of the data and new units together, beginning where this search ended.
 
         The best size of this search and its two neighbours are tried first (after size 1, with which every search
-        begins). The fit of the best size begins at this search's fit, so that components keep their numbers. The first
-        fit of any other size is the better of two: one from this search's fits, and one that begins as in any search.
-        Chains over partitions compare all sizes at once and begin anew; a search by prediction does so too, as its fits
-        leave out parts of the data. Where fits at other sizes are made as in any search, `best` has numbers of its own
-        if its size is another.
+        begins). The fit of the best size begins at this search's fit. The first fit of any other size is the better of
+        two: one from this search's fits, and one that begins as in any search. Chains over partitions compare all sizes
+        at once and begin anew; a search by prediction does so too, as its fits leave out parts of the data.
+
+        Components of new fits have the numbers of those of `best` that they are most similar to, and further ones come
+        last. So if there is one topic more, the tables of `best` and of the new `best` line up but for the last row.
 
         new: further units, as `joined` of the data takes them, such as a corpus, texts, or rows over the same columns.
             Words that are new come after the old ones.

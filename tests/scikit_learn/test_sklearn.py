@@ -31,7 +31,7 @@ WITHOUT_FITS = {
     *("check_do_not_raise_errors_in_init_or_set_params", "check_parameters_default_constructible"),
     *("check_get_params_invariance", "check_set_params", "check_estimators_unfitted", "check_transformers_unfitted"),
     *("check_complex_data", "check_estimators_empty_data_messages", "check_fit1d", "check_fit2d_1sample"),
-    *("check_fit_non_negative", "check_estimators_partial_fit_n_features"),
+    "check_fit_non_negative",
 }
 """The checks of scikit-learn that fit nothing, or expect that a fit is refused."""
 
