@@ -385,7 +385,7 @@ class Corpus(CountedDocuments):
                 f"is {got!r}, expected {expected!r}: use training.encode(texts), split one corpus, or bring the "
                 "columns into the order of training.vocabulary"
             )
-        return corpus
+        return corpus if brings_words else replace(corpus, vocabulary=self.vocabulary)
 
     def joined(self, other: Any) -> "Corpus":
         """Return these documents followed by others, with their new words added after the words of this vocabulary.

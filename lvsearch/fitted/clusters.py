@@ -373,6 +373,7 @@ class FittedMixture(FittedModel):
 
         Raises ValueError for other data, and for processes (`DPMixture`), whose components are kept in order of size.
         """
+        self._require_numbers_that_stay()
         joined = self.training.joined(new)
         return self._continued(joined, self.estimate, checked_seed(seed))
 
@@ -448,14 +449,14 @@ class FittedMixture(FittedModel):
         Where rows of counts are drawn with the total of a row, no two rows have the same shape.
         """
         if not isinstance(units, Points) or self.model.components.keeps_totals:
-            return super()._shapes(units)
+            return np.arange(units.n_units)
         return np.unique(units.observed, axis=0, return_inverse=True)[1].ravel()
 
     def _drawn_like(self, units: Data, rng: np.random.Generator) -> Points:
         """Return rows with the same missing cells that are drawn from this fit, parameters at their posterior means."""
         rows = self._data_as(Points, units)
         with jax.enable_x64(True):
-            statistics = jax.tree.map(lambda leaf: leaf[None], self._statistics())
+            statistics = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64)[None], self._statistics())
         weights = self.weights().to_numpy(np.float64)[None]
         key = jax.random.key(int(rng.integers(2**31)))
         values = simulated_rows(self.model.components, key, statistics, weights / weights.sum(), rows)[0]

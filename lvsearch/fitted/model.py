@@ -416,8 +416,8 @@ class FittedModel:
         """
         draws, seed = whole_number("draws", draws, least=1), checked_seed(seed)
         units = self.training if data is None else self.training.like_this(data)
-        scores, shapes = np.asarray(self.score_units(units), np.float64), self._shapes(units)
-        _, first, shape_of = np.unique(shapes, return_index=True, return_inverse=True)
+        _, first, shape_of = np.unique(self._shapes(units), return_index=True, return_inverse=True)
+        scores = np.asarray(self.score_units(units), np.float64)
         rng, lengths = np.random.default_rng(seed), units.observations_per_unit
         most = min(UNITS_AT_ONCE, OBSERVATIONS_AT_ONCE // max(1, int(lengths.max(initial=0))))
         at_once = max(1, most // draws)
@@ -530,25 +530,36 @@ class FittedModel:
     def _shapes(self, units: Data) -> Any:
         """Return a number for each unit, (units,): units of one number have the same shape, such as the same length.
 
-        Units that are drawn like one of them serve all. By default no two units have the same shape.
-        """
-        return np.arange(units.n_units)
+        Units that are drawn like one of them serve all.
 
-    def _drawn_like(self, units: Data, rng: np.random.Generator) -> Data:
-        """Return units that are drawn from this fit, with parameters at their posterior means.
-
-        units: as many units, whose lengths and missing cells the new ones have. rng: gives all random numbers.
-
-        Raises ValueError in this base class: subclasses say how.
+        Raises ValueError in this base class, which cannot draw units.
         """
         raise ValueError(
             f"got a fit of {type(self.model).__name__}, whose units are not drawn from fits; expected a topic model or "
             "a mixture of rows"
         )
 
+    def _drawn_like(self, units: Data, rng: np.random.Generator) -> Data:
+        """Return units that are drawn from this fit, with parameters at their posterior means.
+
+        units: as many units, whose lengths and missing cells the new ones have. rng: gives all random numbers.
+
+        Raises NotImplementedError in this base class: classes that have `_shapes` say how.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has _shapes, and no _drawn_like")
+
     def _unit_index(self, units: Data) -> pd.Index:
         """Return the names of units as the index of a table, or their numbers if they have no names."""
         return pd.RangeIndex(units.n_units, name=units.nouns.unit)
+
+    def _require_numbers_that_stay(self) -> None:
+        """Raise ValueError for a process, whose components are kept in order of size and change their numbers."""
+        if self.model.process:
+            raise ValueError(
+                f"got a fit of the process {type(self.model).__name__}, expected a model with a size: components of a "
+                "process are kept in order of size and cannot keep their numbers. Fit it anew to all data: "
+                "lv.fit(model, data.joined(new), …)"
+            )
 
     def _continued(self: "Fitted", training: Data, start: Estimate, seed: int) -> "Fitted":
         """Return a fit of the same model and size to other data, begun at this fit; components keep their numbers.
@@ -556,15 +567,9 @@ class FittedModel:
         training: the data to fit. start: this fit's estimate, on the axes of these data.
         seed: decides what the fit does not say, such as where q of new units begins.
 
-        Raises ValueError for a process, whose components are kept in order of size, and if the fit is not a number.
+        Raises ValueError if the fit is not a number.
         """
         model = self.model
-        if model.process:
-            raise ValueError(
-                f"got a fit of the process {type(model).__name__}, expected a model with a size: components of a "
-                "process are kept in order of size and cannot keep their numbers. Fit it anew to all data: "
-                "lv.fit(model, data.joined(new), …)"
-            )
         prepare_programs()
         dataset = training.dataset()
         key = fold_in(key_of(seed), *start.size, 0)

@@ -233,6 +233,7 @@ class FittedTopics(FittedModel):
 
         Raises ValueError for other data, and for processes (`HDP`), whose topics are kept in order of size.
         """
+        self._require_numbers_that_stay()
         joined = self._corpus.joined(new)
         start = with_more_words(self.estimate, joined.term_totals[len(self._words) :])
         return self._continued(joined, start, checked_seed(seed))

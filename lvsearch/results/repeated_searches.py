@@ -423,11 +423,15 @@ def _fit_from_known(
 ) -> Fit:
     """Return one fit, which may begin at a fit of an earlier search.
 
-    The first fit of the earlier best size begins at the fit of this size. The first fit of another size is the better
-    of two, by the lower bound on the evidence: that of a larger size grown from the earlier best fit, or that of a
-    smaller size begun at its own earlier fit; and one that begins as in any search. Where sizes are compared by gains,
-    all fits but that of the best size are made as in any search, since the scatter of their gains shows how much fits
-    differ. A search by prediction makes all fits so, since each leaves out a part of the data.
+    The first fit of the earlier best size begins at the fit of this size. The first fit of another size is the best, by
+    the lower bound on the evidence, of these: one that begins at the earlier fit of this size, if it was kept; one
+    grown from the earlier best fit, if the size is one step larger; and one that begins as in any search. Larger sizes
+    are not grown from that fit, since most of their components would be empty and nearly alike, and `log_symmetry`
+    would count them as different.
+
+    Where sizes are compared by gains, all fits but that of the best size are made as in any search, since the scatter
+    of their gains shows how much fits differ. A search by prediction makes all fits so, since each leaves out a part of
+    the data.
 
     size, start, trial: the arguments of `evaluator.evaluate` in any search.
     """
@@ -435,13 +439,13 @@ def _fit_from_known(
         return evaluator.evaluate(size, start, trial)
     if size == best and size in known:
         return evaluator.evaluate(size, known[size], trial)
-    smaller = [each for each in known if all(map(int.__le__, each, size))]
-    nearest = max(smaller, key=lambda each: (each == best, sum(each), each), default=None)
-    if nearest is None:
+    is_one_step_above = all(map(int.__le__, best, size)) and sum(size) == sum(best) + 1
+    earlier = [known[each] for each in (size, best) if each in known and (each == size or is_one_step_above)]
+    if not earlier:
         return evaluator.evaluate(size, start, trial)
     fitting = evaluator.without_annealing()
-    both = [fitting.evaluate(size, each, trial) for each in (known[nearest], start)]
-    better = max(both, key=lambda fit: fit.estimate)
+    fits = [fitting.evaluate(size, each, trial) for each in (*earlier, start)]
+    better = max(fits, key=lambda fit: fit.estimate)
     found = evaluator.evaluate(size, better, trial) if evaluator.anneals and better.state is not None else better
-    seconds = sum(fit.info.seconds for fit in (*both, *(() if found is better else (found,))))
+    seconds = sum(fit.info.seconds for fit in (*fits, *(() if found is better else (found,))))
     return replace(found, info=replace(found.info, start=better.info.start, seconds=seconds))
