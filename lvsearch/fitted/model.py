@@ -50,7 +50,7 @@ UNITS_AT_ONCE, OBSERVATIONS_AT_ONCE = 20_000, 4_000_000
 """The most units, and the most tokens or cells, that `unusual` draws and scores at once."""
 
 Kind = TypeVar("Kind", bound=Data)
-Fitted = TypeVar("Fitted", bound="FittedModel")
+Self = TypeVar("Self", bound="FittedModel")
 
 
 def column_names_of(values: pd.DataFrame, rows: Points, *, relative: bool) -> tuple[str, ...]:
@@ -561,7 +561,7 @@ class FittedModel:
                 "lv.fit(model, data.joined(new), …)"
             )
 
-    def _continued(self: "Fitted", training: Data, start: Estimate, seed: int) -> "Fitted":
+    def _continued(self: Self, training: Data, start: Estimate, seed: int) -> Self:
         """Return a fit of the same model and size to other data, begun at this fit; components keep their numbers.
 
         training: the data to fit. start: this fit's estimate, on the axes of these data.
@@ -612,6 +612,9 @@ class FittedModel:
 def _is_table(values: Any) -> bool:
     """Return True if a latent variable's value is one array of at most two axes, which a table can show."""
     return isinstance(values, np.ndarray) and values.ndim <= 2
+
+
+Fitted = TypeVar("Fitted", bound=FittedModel)
 
 
 def comparable_fit(kind: type[Fitted], other: Any, training: Data) -> Fitted:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -33,7 +33,7 @@ from lvsearch.models.plain_arguments import checked_seed, real_number
 from lvsearch.progress import progress_bar
 from lvsearch.recommending.evaluator import checked_prior, model_evaluator
 from lvsearch.results.card import has_answer
-from lvsearch.results.findings import Findings, FindingsType
+from lvsearch.results.findings import Findings
 from lvsearch.scrutiny.audit import Audit, AuditRow
 from lvsearch.scrutiny.scrutiny import NOTHING_ASKED
 from lvsearch.scrutiny.sensitivity import Sensitivity, Variant
@@ -45,6 +45,7 @@ from lvsearch.sizing.fit import Fit, is_by_gains
 from lvsearch.sizing.sizes import Size, SizePrior, Table, as_size
 from lvsearch.sizing.univariate import as_sizes
 
+Searched = TypeVar("Searched", bound=Findings)
 MOST_SIZES = 3
 """The number of sizes that are audited when the caller names none."""
 
@@ -294,15 +295,15 @@ def _name(path: tuple) -> str:
 
 
 def search_with_more(
-    result: FindingsType,
+    result: Searched,
     new: Any,
     *,
     prior: SizePrior | None,
     max_size: Size | int | None,
     seed: int | None,
-    seconds: float | None,
+    seconds: float | int | None,
     progress: bool,
-) -> FindingsType:
+) -> Searched:
     """Search the data of a result joined with new data, from the fits that the result kept, and return the new result.
 
     `SearchResult.update` calls this function, and documents the order of sizes and where fits begin.
