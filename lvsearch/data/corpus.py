@@ -425,7 +425,7 @@ class Corpus(CountedDocuments):
             known.get(term, -1 if fold is None else known.get(" ".join(map(fold, term.split(" "))), -1))
             for term in more.vocabulary
         ]
-        return self.followed_by(more, np.array(columns, np.int64))
+        return self._followed_by(more, np.array(columns, np.int64))
 
     def _counted_with_new_words(self, texts: Iterable[Any]) -> "Corpus":
         """Return texts, cut by the rules of this corpus, over its words that occur in them and their new words.

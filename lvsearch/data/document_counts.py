@@ -272,7 +272,7 @@ class DocumentCounts(Data):
             document_table=None if self.document_table is None else self.document_table.part(rows),
         )
 
-    def followed_by(self: C, more: "DocumentCounts", columns: Int[np.ndarray, " terms"]) -> C:
+    def _followed_by(self: C, more: "DocumentCounts", columns: Int[np.ndarray, " terms"]) -> C:
         """Return these documents followed by others, over this vocabulary with new terms after the old ones.
 
         Documents without a name, where others have one, are called "document 12" by their number. Documents without a
