@@ -166,6 +166,10 @@ class TopicSeeds(eqx.Module):
         if n_topics < self.n_topics:
             raise ValueError(f"got {n_topics} topics, expected at least {self.n_topics}: so many have seeds")
 
+    def on_more_words(self, number: int) -> "TopicSeeds":
+        """Return the seeds over a vocabulary with so many words after the old ones, which have no imaginary tokens."""
+        return TopicSeeds(self.tokens, self.topics, self.words, self.n_topics, self.n_words + number, self.names)
+
     def describe(self) -> str:
         """Describe the seeds in a few words, such as "2 seeded topics (sport, money)"."""
         named = f" ({', '.join(self.names)})" if self.names else ""
@@ -321,6 +325,15 @@ class LDA(TokenTopics):
         alpha = concentration if isinstance(self.concentration, GammaPrior) else self.concentration
         eta = topic_concentration if isinstance(self.topic_concentration, GammaPrior) else self.topic_concentration
         return LDA(alpha, eta, self.topics, self.seeds)
+
+    def on_more_words(self, number: int) -> "LDA":
+        """Return the model for documents over a longer vocabulary, whose seeds have no tokens of the new words.
+
+        number: how many words come after the old ones.
+        """
+        if self.seeds is None:
+            return self
+        return LDA(self.concentration, self.topic_concentration, self.topics, self.seeds.on_more_words(number))
 
     def at_prior_means(self) -> "LDA":
         """Return the model with each `GammaPrior` replaced by its mean, or the model itself if it has no such prior."""

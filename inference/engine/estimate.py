@@ -4,14 +4,16 @@ The arrays of a fit hold existing components only. Compiled programs get them pa
 (`pad_axes`), so that one program serves many sizes.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Int
 
 from lvsearch.inference.compiles import counted
+from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.meanfield import Beliefs, expected_statistics, globals_bound, mask_elements
 from lvsearch.models.contract import Latents, Model, Statistics
 from lvsearch.models.kernels import kernel
@@ -49,6 +51,13 @@ class Estimate(NamedTuple):
     log_lower: float
     log_upper: float
     passes: int
+
+    def in_file_order(self) -> "Estimate":
+        """Return the same fit with arrays in C order, which files have.
+
+        NumPy sums in memory order. So a loaded fit gives the same bits as this one.
+        """
+        return self._replace(natural=jax.tree.map(lambda leaf: np.array(leaf, order="C"), self.natural))
 
 
 def capacity_of(size: tuple[int, ...]) -> tuple[int, ...]:
@@ -94,6 +103,27 @@ def cut_axes(
 
         out[name] = jax.tree.map(remove_padding, statistics[name])
     return out
+
+
+def reordered(estimate: Estimate, order: Int[np.ndarray, " component"]) -> Estimate:
+    """Return a fit of a model with one size variable whose components are in another order.
+
+    order: the present number of each component, in the new order. Numbers that the model's hyper-parameters have for
+        each component are not moved.
+    """
+    (n,) = estimate.size
+    along = {axis for axis, mask in estimate.model.active(estimate.size, estimate.size).items() if len(mask) == n}
+    natural = {}
+    for name, site in estimate.model.globals().items():
+        places = [place for place, axis in enumerate(site.axes) if axis in along]
+
+        def moved(leaf: np.ndarray, places: list[int] = places) -> np.ndarray:
+            for place in places:
+                leaf = np.take(leaf, order, axis=place) if place < np.ndim(leaf) else leaf
+            return leaf
+
+        natural[name] = jax.tree.map(moved, estimate.natural[name])
+    return estimate._replace(natural=natural)
 
 
 def pad_axes(
@@ -263,3 +293,13 @@ def just_above(log_likelihood: float) -> float:
     It serves as the upper bound where the log-likelihood is known exactly, up to rounding.
     """
     return log_likelihood + ROUNDING * max(1.0, abs(log_likelihood))
+
+
+CEILING_SLACK = 1e-9
+"""The share by which the sum of the ceilings of all units is rounded upwards."""
+
+
+def data_ceiling(model: Model, data: Dataset) -> float:
+    """Return the model's ceiling: an upper bound on log p(data | any size, any parameters), nats, rounded upwards."""
+    total = math.fsum(model.ceiling(batch.units) for part in data.iter_parts() for batch in part.batches)
+    return total + CEILING_SLACK * abs(total) if math.isfinite(total) else total

@@ -68,6 +68,14 @@ class Estimator(Protocol):
         """
         ...
 
+    def continue_fit(self, size: tuple[int, ...], key: Array, start: Estimate) -> Estimate:
+        """Return a fit that begins at a fit of the same size to other data; components keep their numbers.
+
+        size: how many components, for each size variable. key: the random key of what the fit does not say.
+        start: the fit of this size; nothing else is tried.
+        """
+        ...
+
     def memory_plan(self, size: tuple[int, ...]) -> MemoryPlan:
         """Return the most memory that one fit of this size holds, by kind of array, if it works in the present
         chunks.
@@ -119,6 +127,16 @@ class BaseEstimator:
         size: how many components, for each size variable. key: the random key of the start.
         """
         return self.fit(size, key, None)
+
+    def continue_fit(self, size: tuple[int, ...], key: Array, start: Estimate) -> Estimate:
+        """Return a fit that begins at a fit of the same size to other data; components keep their numbers.
+
+        A subclass whose `fit` also tries other starts, or moves components, leaves these out here.
+
+        size: how many components, for each size variable. key: the random key of what the fit does not say.
+        start: the fit of this size; nothing else is tried.
+        """
+        return self.fit(size, key, start)
 
 
 class GenericEstimator(BaseEstimator):

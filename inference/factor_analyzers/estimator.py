@@ -260,20 +260,43 @@ class FactorAnalyzerEstimator(BaseEstimator):
         key: the random key of the starts.
         start: the fit of a smaller size, from which one more start is made; None for none.
         """
+        return self._fit_in_best_precision(size, key, start, alone=False)
+
+    def continue_fit(self, size: tuple[int, ...], key: Array, start: Estimate) -> Estimate:
+        """Return an ascent from the labels that a fit of the same size to other data gives the rows.
+
+        size: (number of components,). key: not used. start: the fit of this size.
+        """
+        return self._fit_in_best_precision(size, key, start, alone=True)
+
+    def _fit_in_best_precision(
+        self, size: tuple[int, ...], key: Array, start: Estimate | None, *, alone: bool
+    ) -> Estimate:
+        """Return the fit in float32 or float64, as many rows or few ask for; the other arguments are those of `fit`.
+
+        alone: True to begin at `start` alone.
+        """
         double = self.n_rows * size[0] * self.rows.coordinates.shape[1] <= self.settings.double_below
-        estimate = self._fit_in_precision(size, key, start, double=double)
+        estimate = self._fit_in_precision(size, key, start, alone=alone, double=double)
         if double or not np.isnan(estimate.log_lower):
             return estimate
-        return self._fit_in_precision(size, key, start, double=True)  # float32 may lose the width of a component
+        # float32 may lose the width of a component
+        return self._fit_in_precision(size, key, start, alone=alone, double=True)
 
-    def _fit_in_precision(self, size: tuple[int, ...], key: Array, start: Estimate | None, *, double: bool) -> Estimate:
-        """Return the best of the ascents from all starts in float64 or in float32; the arguments are those of `fit`."""
+    def _fit_in_precision(
+        self, size: tuple[int, ...], key: Array, start: Estimate | None, *, alone: bool, double: bool
+    ) -> Estimate:
+        """Return the best of the ascents from all starts in float64 or in float32; the arguments are those of `fit`.
+
+        alone: True to begin at `start` alone.
+        """
         capacity, key_turn, key_path = capacity_of(size), *split_key(key)
         dtype = np.float64 if double else np.float32
-        path = self._labels_along_rows(key_path, size)
+        starts = [] if alone else [self._labels_along_rows(key_path, size)]
         with jax.enable_x64(double):
             known_rows = jax.tree.map(lambda leaf: np.asarray(leaf, dtype), self.rows)
-            starts = [path, *(self._labels_in_turn(fold_in(key_turn, n), known_rows, size) for n in range(PASSES))]
+            if not alone:
+                starts += [self._labels_in_turn(fold_in(key_turn, n), known_rows, size) for n in range(PASSES)]
             if start is not None:
                 starts.append(self._labels_from_fit(start, known_rows, size))
             climbed = [self._climb(labels, known_rows, size) for labels in starts]

@@ -261,6 +261,8 @@ class TiedRun(MixtureRun):
         begin: the random key, and the fit of another size or None.
         """
         grown = [] if begin.start is None else self.starts_from_smaller(begin.start)
+        if begin.alone:
+            return grown
         return [*grown, self.start_from_nothing(begin.key), self._along_rows(begin.key)]
 
     def _along_rows(self, key: Array) -> Beliefs:

@@ -20,7 +20,7 @@ from typing import Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Float64
+from jaxtyping import Array, Float, Float64, Int
 from scipy.sparse import csr_array
 from scipy.special import logsumexp, softmax
 
@@ -227,6 +227,24 @@ class FoldedIn:
     def sample(self, topics: TopicWords, observed: csr_array, draws: int, random: np.random.Generator) -> Draws:
         """Return the refitted topic proportions of one document `draws` times: a point has no spread."""
         return np.repeat(fold_in(topics, observed, self.tempering), draws, axis=0)
+
+
+def draw_documents(
+    topics: TopicWords, shares: DocumentTopics, lengths: Int[np.ndarray, " document"], random: np.random.Generator
+) -> csr_array:
+    """Draw the words of documents given their topic proportions, and return their counts, (document, word) int64.
+
+    topics: p(word | topic); rows sum to 1. shares: the topic proportions of each document.
+    lengths: the number of words of each document.
+    """
+    in_topics = random.multinomial(lengths, shares)  # how many words of each document are from each topic
+    words, documents = [], []
+    for topic, distribution in enumerate(topics):
+        counts = in_topics[:, topic]
+        words.append(random.choice(topics.shape[1], counts.sum(), p=distribution))
+        documents.append(np.repeat(np.arange(len(lengths)), counts))
+    places = np.concatenate(documents), np.concatenate(words)
+    return csr_array((np.ones(len(places[0]), np.int64), places), (len(lengths), topics.shape[1]))
 
 
 def fold_in(

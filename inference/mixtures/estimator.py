@@ -175,7 +175,7 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         begin: the random key, and the fit of another size to start from, if any.
         """
         starts = self.starts(begin)
-        if self._to_a_maximum:
+        if self._to_a_maximum and not begin.alone:
             starts = [*starts, self._blurred(begin.key)]
         climbed = [self._ascend(beliefs, self.settings.sweeps) for beliefs in starts]
         ends = [trace.bound_history() + self.prepared.log_carrier for trace in climbed]

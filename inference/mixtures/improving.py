@@ -84,11 +84,13 @@ class RowsStart(NamedTuple):
     | `key` | a random key |
     | `start` | the fit of another size whose components are split, or None |
     | `pooled` | for groups or sequences: a fit of all rows without their groups or order, or None |
+    | `alone` | True to begin at `start` alone and to try no proposals, so that components keep their numbers |
     """
 
     key: Array
     start: Estimate | None
     pooled: Estimate | None = None
+    alone: bool = False
 
 
 Owner = TypeVar("Owner", bound="RowsEstimator")
@@ -152,6 +154,13 @@ class RowsEstimator(BaseEstimator, ABC):
         """
         return self.fit_with_history(size, key, start).estimate
 
+    def continue_fit(self, size: tuple[int, ...], key: Array, start: Estimate) -> Estimate:
+        """Return an ascent from a fit of the same size to other data, without proposals; components keep their numbers.
+
+        size: the size variables. key: a random key. start: the fit of this size.
+        """
+        return self._fit_in_best_precision(size, RowsStart(key, start, alone=True)).estimate
+
     def fit_with_history(self, size: tuple[int, ...], key: Array, start: Estimate | None = None) -> FitHistory:
         """Fit one size, and return the fit together with its bounds along the way and every proposal tried.
 
@@ -162,7 +171,13 @@ class RowsEstimator(BaseEstimator, ABC):
         key: a random key.
         start: a fit of a smaller size, whose largest components are split into the new ones; None begins from nothing.
         """
-        begin = self.begin(size, key, start)
+        return self._fit_in_best_precision(size, self.begin(size, key, start))
+
+    def _fit_in_best_precision(self, size: tuple[int, ...], begin: RowsStart) -> FitHistory:
+        """Fit one size in float32 or float64, as `fit_with_history` says, and return the fit with its history.
+
+        size: the size variables. begin: what the fit begins from.
+        """
         double = self.work(size) <= self.settings.double_below
         history = self._fit_in_precision(size, begin, double=double)
         if double or not np.isnan(history.estimate.log_lower):
@@ -245,7 +260,7 @@ class RowsRun(ABC, Generic[Owner]):
         """
         trace, bounds = self.first_ascent(begin)
         settings, record = self.owner.settings, ()
-        if settings.rounds:
+        if settings.rounds and not begin.alone:
             most, tolerance = self.most_passes, GAIN * self.tolerance
             standing, record = improve(
                 self.survey(trace), self.ideas, self.climb_from, tolerance, settings.rounds, lambda: self.passes > most

@@ -7,6 +7,7 @@ from lvsearch.inference.word_mixtures.mixture import (
     UnigramMixtureEstimator,
     UnigramMixtureSettings,
     document_proportions,
+    with_more_words,
 )
 from lvsearch.inference.word_mixtures.plsi import PLSIEstimator, PLSISettings, Tempering, choose_tempering
 
@@ -18,4 +19,5 @@ __all__ = [
     "UnigramMixtureSettings",
     "choose_tempering",
     "document_proportions",
+    "with_more_words",
 ]

@@ -13,16 +13,17 @@ while the counts here stay sparse. Everything is float64.
 Topics of this mixture and of pLSI start from a few documents each (`seeded_counts`; Blei 2004, §3.6).
 
 `document_proportions` is the distribution of a new document's topic proportions under any fitted model of documents;
-`document_likelihood` and `document_completion` take it as their argument α.
+`document_likelihood` and `document_completion` take it as their argument α. `with_more_words` makes a start for a
+larger vocabulary of a fit of any of them.
 """
 
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import numpy as np
-from jaxtyping import Array, Float64
+from jaxtyping import Array, Float64, Int
 from scipy.sparse import csr_array
 from scipy.special import digamma, gammaln, logsumexp, softmax
 
@@ -32,6 +33,7 @@ from lvsearch.inference.data.memory import MemoryPlan, Part
 from lvsearch.inference.engine.describing import Described, bound_units, describe_units
 from lvsearch.inference.engine.estimate import ROUNDING, Estimate, just_above
 from lvsearch.inference.engine.estimator import BaseEstimator, estimator
+from lvsearch.inference.engine.meanfield_starts import blank_globals
 from lvsearch.inference.likelihood.proportions import Corners
 from lvsearch.models.families import PointSimplex
 from lvsearch.models.mixture_of_unigrams import MixtureOfUnigrams, Unigram
@@ -355,3 +357,34 @@ def _proportions_of_unigram_mixture(model: MixtureOfUnigrams, estimate: Estimate
     topic.
     """
     return Corners(mean_parameters(estimate)[0])
+
+
+def with_more_words(estimate: Estimate, tokens: Float64[np.ndarray, " new"] | Int[np.ndarray, " new"]) -> Estimate:
+    """Return a fit of a model of documents over a vocabulary with new words after the old ones, to begin a fit from.
+
+    The tokens of each new word are divided among the topics in proportion to the topics' own tokens. So every topic
+    gives a new word the same probability, and the other words of its documents decide to which topic it goes. At the
+    prior alone it would be a thousand times as probable in a topic of a hundred tokens as in one of a hundred thousand,
+    and small topics would draw all new words.
+
+    tokens: the number of tokens of each new word in the data that will be fitted.
+
+    Its bounds on the evidence are unknown: −∞ and ∞.
+    """
+    size, number = estimate.size, len(tokens)
+    model = cast(TopicModel, estimate.model).on_more_words(number)
+    old, on = estimate.natural[model.topic_site], model.active(size, size)
+    n_old = old.shape[1]
+    blank = blank_globals(model, {"word": n_old + number}, size, size).mean
+
+    def log_prior(topics: Array) -> Array:
+        return model.log_prior({**blank, model.topic_site: topics}, on)
+
+    # the prior's natural parameters, (topic, word); 0 where topics are estimated
+    prior = np.asarray(jax.grad(log_prior)(blank[model.topic_site]), np.float64)
+    own = np.maximum(old.astype(np.float64) - prior[:, :n_old], 0.0).sum(1)
+    shares = own / own.sum() if own.sum() > 0 else np.full(len(own), 1 / len(own))
+    new = prior[:, n_old:] + shares[:, None] * np.asarray(tokens, np.float64)
+    topics = np.concatenate([old, new.astype(old.dtype)], axis=1)
+    natural = {**estimate.natural, model.topic_site: topics}
+    return estimate._replace(model=model, natural=natural, log_lower=-np.inf, log_upper=np.inf)

@@ -196,6 +196,20 @@ class Data(ABC):
             raise ValueError(f"got 0 for all {many}; expected at least one {unit} that was seen")
         return self.part(rows, f"{self.n_units:,} {many} were seen {len(rows):,} times")
 
+    def joined(self: D, other: Any) -> D:
+        """Return these units followed by those of other data; nothing is fitted.
+
+        Args:
+            other: data of the same kind, or what `from_any` accepts.
+
+        Raises:
+            ValueError: other columns, or a kind of data that cannot be joined (only `Corpus` and `Points` can).
+        """
+        raise ValueError(
+            f"got {type(self).__name__}, expected a Corpus or Points: other kinds of data cannot be joined. Read all "
+            f"{self.nouns.units} at once"
+        )
+
     def split(self: D, test_fraction: float | int = 0.1, seed: int = 0) -> tuple[D, D]:
         """Split the units at random into (train, test), for example to hold out documents.
 

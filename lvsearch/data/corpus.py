@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from lvsearch.data.base import refuse_other_kind
@@ -39,6 +40,7 @@ from lvsearch.texts.counting import (
     checked_texts,
     count_terms,
     count_texts,
+    counts_with_new_words,
     encode_texts,
     is_words,
     kept_counts,
@@ -365,8 +367,7 @@ class Corpus(CountedDocuments):
         """
         refuse_other_kind(data, Corpus, "documents over the words of the training corpus")
         data = list(data) if isinstance(data, Iterator) else data
-        lists = isinstance(data, list | tuple) and bool(data) and all(map(is_words, data))
-        if isinstance(data, str) or holds_texts(data) or lists:
+        if _are_texts(data):
             return self.encode(data)
         corpus = Corpus.from_any(data)
         if corpus.n_terms != self.n_terms:
@@ -384,7 +385,66 @@ class Corpus(CountedDocuments):
                 f"is {got!r}, expected {expected!r}: use training.encode(texts), split one corpus, or bring the "
                 "columns into the order of training.vocabulary"
             )
-        return corpus
+        return corpus if brings_words else replace(corpus, vocabulary=self.vocabulary)
+
+    def joined(self, other: Any) -> "Corpus":
+        """Return these documents followed by others, with their new words added after the words of this vocabulary.
+
+        Words of this vocabulary keep their numbers, so that tables of fits to both corpora line up. Nothing is lost in
+        silence: notes name the words that are new, and those that are left out.
+
+        Args:
+            other: a corpus, a table of counts with terms as columns or an `AnnData`, whose words are all kept; words
+                that by this corpus' rules differ in case alone are one. A bare matrix of counts, whose columns are the
+                words of this vocabulary. Or texts (or lists of words), which are cut by the rules of this corpus. Of
+                their new words those are kept that `from_texts` keeps of as many documents as both have together: from
+                200 documents on, words in at least a hundredth of the documents but at most 5, and in at most half of
+                the new ones. Words in `dropped`, which this corpus left out before, stay out, since they are not
+                counted in its own documents.
+
+        Raises:
+            ValueError: a matrix with another number of columns; a data frame of texts (pass its column); for texts the
+                reasons of `encode`.
+        """
+        refuse_other_kind(other, Corpus, "documents")
+        other = list(other) if isinstance(other, Iterator) else other
+        if _are_texts(other):
+            more = self._counted_with_new_words(other)
+        elif is_table(other) and text_columns(as_frame(other)):
+            raise ValueError(
+                "got a data frame of texts; expected their column, frame[…], which is cut by the same rules"
+            )
+        elif isinstance(other, Corpus) or is_table(other) or is_anndata(other):
+            more = Corpus.from_any(other)
+        else:
+            more = self.like_this(other)
+        fold = None if self.analyzer is None else self.analyzer.fold
+        known = {} if self.analyzer is None else term_columns(self.vocabulary, self.analyzer)
+        known |= {term: column for column, term in enumerate(self.vocabulary)}
+        columns = [
+            known.get(term, -1 if fold is None else known.get(" ".join(map(fold, term.split(" "))), -1))
+            for term in more.vocabulary
+        ]
+        return self._followed_by(more, np.array(columns, np.int64))
+
+    def _counted_with_new_words(self, texts: Iterable[Any]) -> "Corpus":
+        """Return texts, cut by the rules of this corpus, over its words that occur in them and their new words.
+
+        Which new words are kept is documented in `joined`.
+        """
+        analyzer = self.analyzer or Analyzer.for_vocabulary(self.vocabulary)
+        listed = checked_documents(texts)
+        if listed and all(map(is_words, listed)):
+            analyzer = Analyzer.for_words(self.analyzer)
+        found = count_terms(listed, analyzer)
+        known = term_columns(self.vocabulary, analyzer)
+        left_out = set() if self.dropped is None else {word for loss in self.dropped.losses for word, _ in loss.words}
+        limits = Limits.of_texts(len(self) + len(listed), None, None)
+        counted = counts_with_new_words(found, known, self.vocabulary, left_out, limits)
+        names, dropped = index_names(texts), counted.dropped
+        if not counted.terms:  # no word at all: empty documents
+            return replace(self.encode(listed, document_names=names), dropped=dropped)
+        return Corpus(counted.counts, counted.terms, names, None, counted.notes, analyzer, dropped=dropped)
 
     def encode(
         self,
@@ -432,3 +492,9 @@ class Corpus(CountedDocuments):
             return encoded
         empty = f"{encoded.n_empty_documents:,} of {len(encoded):,} documents hold no known word; kept in place"
         return replace(encoded, notes=(*encoded.notes, empty))
+
+
+def _are_texts(data: Any) -> bool:
+    """Return True if data are texts or lists of words, which are yet to be counted."""
+    lists = isinstance(data, list | tuple) and bool(data) and all(map(is_words, data))
+    return isinstance(data, str) or holds_texts(data) or lists

@@ -4,6 +4,7 @@ Nothing is dropped silently. Empty documents and unused terms stay in place, so 
 `notes` says what was done to the texts when they were read.
 """
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +14,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import pandas as pd
 from jaxtyping import Int
-from scipy.sparse import csr_array
+from scipy.sparse import csr_array, vstack
 
 from lvsearch.data.base import Data, Nouns
 from lvsearch.files.array_folders import new_array_folder
@@ -35,10 +36,12 @@ from lvsearch.reading.stored_corpus import (
 )
 from lvsearch.reading.vocabulary import as_strings, checked_vocabulary, one_per_document
 from lvsearch.texts.analyzer import Analyzer
-from lvsearch.texts.choosing import DroppedWords
+from lvsearch.texts.choosing import NAMED, DroppedWords
 from lvsearch.texts.counting import UnknownWords
 
 C = TypeVar("C", bound="DocumentCounts")
+UNLABELLED = "unlabelled"
+"""The label of a document that has none, where it is joined to documents with labels."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -269,6 +272,43 @@ class DocumentCounts(Data):
             document_table=None if self.document_table is None else self.document_table.part(rows),
         )
 
+    def _followed_by(self: C, more: "DocumentCounts", columns: Int[np.ndarray, " terms"]) -> C:
+        """Return these documents followed by others, over this vocabulary with new terms after the old ones.
+
+        Documents without a name, where others have one, are called "document 12" by their number. Documents without a
+        label, where others have one, get the label "unlabelled". Cells of metadata that only the others have are empty.
+
+        more: the other documents.
+        columns: the column of this vocabulary of each term of `more`, (terms,); −1 for a new term.
+        """
+        is_new = columns < 0
+        new_terms = tuple(term for term, new in zip(more.vocabulary, is_new, strict=True) if new)
+        places = np.where(is_new, self.n_terms + np.cumsum(is_new) - 1, columns)
+        entries, width = csr_array(more.counts).tocoo(), self.n_terms + len(new_terms)
+        own = csr_array(self.counts)
+        first = csr_array((own.data, own.indices, own.indptr), (len(self), width))
+        second = csr_array((entries.data, (entries.row, places[entries.col])), shape=(len(more), width))
+        tokens = int(more.term_totals[is_new].sum())
+        said = "all of their words were known"
+        if new_terms:
+            further = f" and {len(new_terms) - NAMED:,} more" if len(new_terms) > NAMED else ""
+            said = (
+                f"{len(new_terms):,} of their words are new ({tokens:,} of {more.n_tokens:,} tokens) and come last: "
+                f"{', '.join(new_terms[:NAMED])}{further}"
+            )
+        lists = [each.dropped for each in (self, more) if each.dropped is not None]
+        return replace(
+            self,
+            counts=csr_array(vstack([first, second])),
+            vocabulary=(*self.vocabulary, *new_terms),
+            document_names=_joined_texts(self.document_names, more.document_names, len(self), len(more), "document {}"),
+            document_labels=_joined_texts(self.document_labels, more.document_labels, len(self), len(more), UNLABELLED),
+            notes=(*self.notes, f"joined {len(more):,} documents to {len(self):,}; {said}", *more.notes),
+            unknown=None,
+            dropped=DroppedWords(tuple(loss for each in lists for loss in each.losses)) if lists else None,
+            document_table=_joined_tables(self, more),
+        )
+
     # -- identity, storage and looks ----------------------------------------------------------------------------
 
     @cached_property
@@ -366,6 +406,41 @@ class DocumentCounts(Data):
         return (
             f"{type(self).__name__}({self.n_documents:,} documents, {self.n_terms:,} terms, {self.n_tokens:,} tokens)"
         )
+
+
+def _joined_texts(
+    first: Sequence[str] | None, second: Sequence[str] | None, n_first: int, n_second: int, missing: str
+) -> tuple[str, ...] | None:
+    """Return the names (or labels) of some documents followed by those of others; None if neither has any.
+
+    first, second: the names of both, or None. n_first, n_second: the numbers of documents.
+    missing: the name of a document without one; "{}" in it stands for the document's number.
+    """
+    if first is None and second is None:
+        return None
+    numbers = range(n_first + n_second)
+    parts = ((first, numbers[:n_first]), (second, numbers[n_first:]))
+    return tuple(
+        name
+        for names, places in parts
+        for name in ((missing.format(place) for place in places) if names is None else names)
+    )
+
+
+def _joined_tables(first: DocumentCounts, second: DocumentCounts) -> DocumentTable | None:
+    """Return the metadata of some documents followed by those of others; None if neither has any."""
+    parts = (first, second)
+    if all(each.document_table is None for each in parts):
+        return None
+    is_indexed = any(each.document_table is not None and each.document_table.index is not None for each in parts)
+    frames = [
+        pd.DataFrame(index=each.document_names or range(len(each))) if each.metadata is None else each.metadata
+        for each in parts
+    ]
+    with warnings.catch_warnings():  # pandas announces other types of columns that are empty in one part
+        warnings.simplefilter("ignore", FutureWarning)
+        joined = pd.concat(frames, ignore_index=not is_indexed)
+    return DocumentTable.from_frame(joined, strict=True)[0]
 
 
 def _form_a_matrix(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_columns: int) -> bool:

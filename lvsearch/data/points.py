@@ -311,6 +311,31 @@ class Points(Data):
             )
         return points
 
+    def joined(self, other: Any) -> "Points":
+        """Return the rows of these points followed by other rows over the same columns.
+
+        If only one of the two has names of rows, rows of the other are named by their numbers. If the names are of two
+        kinds, such as dates and text, all are text.
+
+        other: points or a data frame with these column names, or a matrix of as many columns.
+
+        Raises ValueError for the reasons of `like_this`.
+        """
+        more = self.like_this(other)
+        names = None
+        if self.row_names is not None or more.row_names is not None:
+            names = (*_names_or_numbers(self, 0), *_names_or_numbers(more, self.n_units))
+        is_alike = (self.row_kind, self.row_zone) == (more.row_kind, more.row_zone)
+        return replace(
+            self,
+            values=np.concatenate([self.values, more.values]),
+            observed=np.concatenate([self.observed, more.observed]),
+            row_names=names,
+            notes=(*self.notes, f"joined {more.n_units:,} rows to {self.n_units:,}", *more.notes),
+            row_kind=self.row_kind if is_alike else "text",
+            row_zone=self.row_zone if is_alike else None,
+        )
+
     # -- as data ------------------------------------------------------------------------------------------------
 
     def dataset(self) -> Dataset:
@@ -433,6 +458,11 @@ class Points(Data):
         if unseen:
             notes += (f"{unseen:,} of {len(self.columns):,} columns have no observed cell; kept in place",)
         return notes
+
+
+def _names_or_numbers(points: Points, first: int) -> tuple[str, ...]:
+    """Return the names of the rows, or their numbers from `first` on if they have no names."""
+    return tuple(map(str, range(first, first + points.n_units))) if points.row_names is None else points.row_names
 
 
 def _mask_of_frame(mask: pd.DataFrame, frame: pd.DataFrame) -> Bool[np.ndarray, "row column"]:

@@ -5,22 +5,24 @@ pairs of several columns.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Array, Float, Float64
 
 from lvsearch.comparison.similarity import row_affinity
+from lvsearch.data.base import Data
 from lvsearch.data.points import Points, row_index
 from lvsearch.files.plain_text import visible
 from lvsearch.fitted.model import FittedModel, column_names_of, comparable_fit
+from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.mixtures import predictive_log_density
-from lvsearch.models.components import Component
+from lvsearch.models.components import Component, draw_rows
 from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
@@ -218,6 +220,9 @@ def _ellipse(axes: "Axes", centre: tuple[float, float], covariance: np.ndarray, 
 
 
 LABEL = "component"
+Mixture = TypeVar("Mixture", bound="FittedMixture")
+MIXTURES_AT_ONCE = 16
+"""The number of mixtures from which rows are drawn at once, side by side."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -386,6 +391,22 @@ class FittedMixture(FittedModel):
         frame.insert(len(frame.columns), LABEL, chosen, allow_duplicates=True)  # the data may have such a column
         return frame
 
+    def update(self: Mixture, new: Any, *, seed: int = 0) -> Mixture:
+        """Return a fit of the same model and size to the training rows and new ones together, begun at this fit.
+
+        Components keep their numbers: component k of the new fit is component k of this one, with what the new rows
+        add. A cluster that only the new rows have gets no number of its own: `SearchResult.update` asks how many there
+        are now, and `unusual` shows rows that no cluster explains.
+
+        new: rows over the same columns, as `Points.joined` takes them.
+        seed: decides what this fit does not say; of most models nothing.
+
+        Raises ValueError for other data, and for processes (`DPMixture`), whose components are kept in order of size.
+        """
+        self._require_numbers_that_stay()
+        joined = self.training.joined(new)
+        return self._continued(joined, self.estimate, checked_seed(seed))
+
     def affinity(self, other: FittedModel) -> Float[np.ndarray, "component other"] | None:
         """Return the Bhattacharyya coefficient ∫ √(p q) of each component of this fit with each of another.
 
@@ -452,6 +473,29 @@ class FittedMixture(FittedModel):
 
     # ── inner ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
+    def _shapes(self, units: Data) -> Any:
+        """Return a number for each row: rows with the same missing cells have one, if cells alone say what is drawn.
+
+        Where rows of counts are drawn with the total of a row, no two rows have the same shape.
+        """
+        if not isinstance(units, Points) or self.model.components.keeps_totals:
+            return np.arange(units.n_units)
+        return np.unique(units.observed, axis=0, return_inverse=True)[1].ravel()
+
+    def _drawn_like(self, units: Data, rng: np.random.Generator) -> Points:
+        """Return rows with the same missing cells that are drawn from this fit, parameters at their posterior means."""
+        rows = self._data_as(Points, units)
+        with jax.enable_x64(True):
+            statistics = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64)[None], self._statistics())
+        weights = self.weights().to_numpy(np.float64)[None]
+        key = jax.random.key(int(rng.integers(2**31)))
+        values = simulated_rows(self.model.components, key, statistics, weights / weights.sum(), rows)[0]
+        return replace(rows, values=values)
+
+    def _unit_index(self, units: Data) -> pd.Index:
+        """Return the names of rows as the index of a table, or their numbers if they have no names."""
+        return row_index(self._data_as(Points, units))
+
     def _plot_data(self) -> tuple[Points, np.ndarray, np.ndarray, np.ndarray | None]:
         """Return (training rows, q(component) of each row, means, covariances), which pictures of the mixture show.
 
@@ -494,3 +538,40 @@ def _component_means(component: Component, statistics: Any) -> Float[jax.Array, 
     statistics: sufficient statistics of the parameters, with components on the first axis.
     """
     return jax.vmap(lambda one: component.moments(one)[0])(statistics)
+
+
+def simulated_rows(
+    component: Component, key: Array, parameters: Any, weights: Float64[np.ndarray, "draw component"], points: Points
+) -> Float64[np.ndarray, "draw row column"]:
+    """Draw as many rows as there are points from each of several mixtures, (draw, row, column), NaN where the points
+    have no cell.
+
+    component: the kind of component. key: the random key. parameters: statistics of θ, (draw, component, …).
+    weights: of the components. points: rows whose number, missing cells and totals, where a kind does not model them,
+        the drawn rows have.
+    """
+    units = rows_of(points.dataset())[0]
+    with jax.enable_x64(True), np.errstate(divide="ignore"):
+        like = Row(np.asarray(units.value), np.asarray(units.observed))
+        drawn = _simulated(component, key, parameters, np.log(weights), like)
+    return np.where(like.observed, np.asarray(drawn), np.nan)
+
+
+@kernel(once=True)
+def _simulated(
+    component: Component, key: Array, parameters: Any, log_weights: Float[Array, "draw component"], like: Row
+) -> Float[Array, "draw row column"]:
+    """Draw rows from the mixture of each draw, (draw, row, column).
+
+    parameters: statistics of the components, (draw, component, …). log_weights: of the components, nats.
+    like: rows that say how many to draw, and their totals where a kind does not model it.
+    """
+    n_draws, n_rows = len(log_weights), len(like.value)
+
+    def one(draw: tuple[Array, Any, Array]) -> Array:
+        own_key, statistics, log_weight = draw
+        key_component, key_rows = jax.random.split(own_key)
+        chosen = jax.random.categorical(key_component, log_weight, shape=(n_rows,))
+        return draw_rows(component, key_rows, statistics, chosen, like)
+
+    return jax.lax.map(one, (jax.random.split(key, n_draws), parameters, log_weights), batch_size=MIXTURES_AT_ONCE)

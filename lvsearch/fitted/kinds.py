@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
+from scipy.optimize import linear_sum_assignment
 
 from lvsearch.data.base import Data
+from lvsearch.data.corpus import Corpus
 from lvsearch.files.storage import CorruptFolderError
 from lvsearch.fitted.annotation import FittedImages
 from lvsearch.fitted.blocks import FittedBlocks
@@ -28,7 +30,9 @@ from lvsearch.fitted.sequences import FittedSequences
 from lvsearch.fitted.stored_fits import load_parts
 from lvsearch.fitted.topics import ArrangedTopics, FittedTopics
 from lvsearch.inference.data.documents import counts_of
+from lvsearch.inference.engine.estimate import Estimate, reordered
 from lvsearch.inference.likelihood import document_likelihood
+from lvsearch.inference.word_mixtures import with_more_words
 from lvsearch.models.admixture import Admixture
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.block_model import LatentBlockModel
@@ -36,6 +40,7 @@ from lvsearch.models.contract import Model
 from lvsearch.models.hidden_markov import HiddenMarkov
 from lvsearch.models.ibp import IBP
 from lvsearch.models.independent_normal import IndependentNormalMixture
+from lvsearch.models.lda import LDA
 from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.plain_arguments import as_path
 from lvsearch.models.plsi import PLSI
@@ -180,3 +185,39 @@ def load_fit(folder: str | Path) -> FittedModel | ArrangedTopics:
         return ArrangedTopics(fitted, Arrangement.from_json(arrangement))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptFolderError(f"{folder} holds a damaged arrangement of topics ({error})") from error
+
+
+def start_on(fit: FittedModel, data: Data) -> Estimate | None:
+    """Return the estimate of a fit in a form from which a fit of more data can begin; None if its kind has none.
+
+    fit: a fit of the first part of the data.
+    data: the data that will be fitted, joined by `Data.joined`: their vocabulary may be longer.
+    """
+    if isinstance(fit, FittedTopics) and isinstance(data, Corpus):
+        return with_more_words(fit.estimate, data.term_totals[fit.table(fit.model.topic_site).shape[1] :])
+    return fit.estimate if isinstance(fit, FittedMixture) else None
+
+
+def numbered_like(fit: FittedModel, pattern: FittedModel) -> Estimate:
+    """Return the estimate of a fit whose components have the numbers of the components of another fit.
+
+    Each component gets the number of the one that it is paired with, in the pairs with the greatest sum of affinities.
+    Components without a partner follow, in their order. Fewer components than the other fit has are in its order.
+    Components that the model tells apart by itself (`n_given`) keep their numbers.
+
+    fit: the fit of a model with one size variable. pattern: a fit of the same type of model to data on the same axes.
+
+    Kinds of models whose components have no affinity, and processes, keep the numbers that they have.
+    """
+    estimate, model = fit.estimate, fit.model
+    similar = None if model.process else pattern.affinity(fit)
+    if similar is None:
+        return estimate
+    given = model.n_given
+    free = linear_sum_assignment(-np.nan_to_num(similar)[given:, given:])[1]  # by increasing number in the pattern
+    partners = [*range(given), *(given + free).tolist()]
+    order = np.array([*partners, *sorted({*range(estimate.size[0])} - {*partners})])
+    if isinstance(model, LDA) and np.ndim(model.numbers()[0]):  # a concentration for each topic
+        concentration = np.asarray(model.numbers()[0])[order]
+        estimate = estimate._replace(model=LDA(concentration, model.topic_concentration, model.topics, model.seeds))
+    return reordered(estimate, order)

@@ -27,7 +27,7 @@ import pandas as pd
 from jaxtyping import Array, Float, Float64, Int
 
 from lvsearch.data.points import Points, row_index
-from lvsearch.fitted.clusters import checked_columns
+from lvsearch.fitted.clusters import checked_columns, simulated_rows
 from lvsearch.fitted.partition_draws import CANDIDATES, LOSSES, NOT_SETTLED
 from lvsearch.inference.allocation_chains import (
     AllocationDraws,
@@ -46,7 +46,7 @@ from lvsearch.inference.engine.meanfield_starts import blank_globals
 from lvsearch.inference.mixtures.partitions import by_appearance
 from lvsearch.inference.sampling.parameters import STEPS
 from lvsearch.inference.sampling.trace import arviz_data, diagnosed, table_of_diagnostics
-from lvsearch.models.components import Component, draw_rows
+from lvsearch.models.components import Component
 from lvsearch.models.families import GammaStatistics, VectorGaussianStatistics
 from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.kernels import kernel
@@ -556,23 +556,6 @@ def log_likelihoods(
         return np.asarray(_log_likelihoods(component, parameters, np.log(weights), units))
 
 
-def simulated_rows(
-    component: Component, key: Array, parameters: Any, weights: Float64[np.ndarray, "draw component"], points: Points
-) -> Float64[np.ndarray, "draw row column"]:
-    """Draw as many rows as there are points from each of several mixtures, (draw, row, column), NaN where the points
-    have no cell.
-
-    component: the kind of component. key: the random key. parameters: statistics of θ, (draw, component, …).
-    weights: of the components. points: rows whose number, missing cells and totals, where a kind does not model them,
-        the drawn rows have.
-    """
-    units = rows_of(points.dataset())[0]
-    with jax.enable_x64(True), np.errstate(divide="ignore"):
-        like = Row(np.asarray(units.value), np.asarray(units.observed))
-        drawn = _simulated(component, key, parameters, np.log(weights), like)
-    return np.where(like.observed, np.asarray(drawn), np.nan)
-
-
 def drawn_hyperparameters(model: RowMixture) -> set[str]:
     """Return the names of the latent variables of a mixture that chains over partitions draw as hyper-parameters."""
     return {"rate"} if isinstance(model, IndependentNormalMixture) else set(model.components.inferred)
@@ -733,26 +716,6 @@ def _log_marginals(
         return jax.nn.logsumexp(jnp.where(log_weight > -jnp.inf, each, 0.0) + log_weight, axis=1)
 
     return jax.lax.map(one, (parameters, log_weights), batch_size=AT_ONCE)
-
-
-@kernel(once=True)
-def _simulated(
-    component: Component, key: Array, parameters: Any, log_weights: Float[Array, "draw component"], like: Row
-) -> Float[Array, "draw row column"]:
-    """Draw rows from the mixture of each draw, (draw, row, column).
-
-    parameters: statistics of the components, (draw, component, …). log_weights: of the components, nats.
-    like: rows that say how many to draw, and their totals where a kind does not model it.
-    """
-    n_draws, n_rows = len(log_weights), len(like.value)
-
-    def one(draw: tuple[Array, Any, Array]) -> Array:
-        own_key, statistics, log_weight = draw
-        key_component, key_rows = jax.random.split(own_key)
-        chosen = jax.random.categorical(key_component, log_weight, shape=(n_rows,))
-        return draw_rows(component, key_rows, statistics, chosen, like)
-
-    return jax.lax.map(one, (jax.random.split(key, n_draws), parameters, log_weights), batch_size=AT_ONCE)
 
 
 @kernel(once=True)

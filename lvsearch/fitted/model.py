@@ -10,7 +10,7 @@ data. Subclasses for rows name their components by columns (`column_names_of`), 
 import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -26,15 +26,18 @@ from lvsearch.data.points import Points
 from lvsearch.fitted.occupied_posterior import OccupiedPosterior, occupied, occupied_table
 from lvsearch.fitted.stored_fits import FitParts, save_parts
 from lvsearch.functional import FittedFunctions
+from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.engine.describing import Described, bound_units, describe_units, site_value
-from lvsearch.inference.engine.estimate import Estimate
+from lvsearch.inference.engine.estimate import Estimate, data_ceiling
+from lvsearch.inference.engine.estimator import estimator
+from lvsearch.inference.generators import fold_in, key_of
 from lvsearch.models.components.categorical import question_of
 from lvsearch.models.contract import Model
 from lvsearch.models.families import Categorical
 from lvsearch.models.kernels import copied_arrays
 from lvsearch.models.plain_arguments import as_path, checked_seed, shortened_repr, whole_number
 from lvsearch.pictures.fact_card import Fact, html_card, text_card
-from lvsearch.sizing.evidence import Evidence
+from lvsearch.sizing.evidence import Evidence, evidence_below
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import with_noun
 
@@ -43,7 +46,11 @@ NAMED_BY = 2
 LEAST_LOADING = 1e-3
 """The smallest loading that a name has, in standard deviations of its column."""
 
+UNITS_AT_ONCE, OBSERVATIONS_AT_ONCE = 20_000, 4_000_000
+"""The most units, and the most tokens or cells, that `unusual` draws and scores at once."""
+
 Kind = TypeVar("Kind", bound=Data)
+Self = TypeVar("Self", bound="FittedModel")
 
 
 def column_names_of(values: pd.DataFrame, rows: Points, *, relative: bool) -> tuple[str, ...]:
@@ -387,6 +394,43 @@ class FittedModel:
         model, natural = copied_arrays((self.model, self.estimate.natural))
         return FittedFunctions(model, natural, self.estimate.size)
 
+    def unusual(self, data: Any = None, *, draws: int = 199, seed: int = 0) -> pd.DataFrame:
+        """Return how well each unit (document, row) fits anywhere, as a table with the most unusual unit first.
+
+        Each unit is compared with units that are drawn from this fit: documents of the same length, rows with the same
+        missing cells. `p` is a predictive p-value, (1 + how many of them score at most as high as the unit) /
+        (1 + draws). It is small for a unit that no topic or cluster explains. If the fit is true, `p` of a new unit is
+        below .05 with probability .05; of many units some are. Units that were fitted score a little higher than new
+        ones do.
+
+        data: new or training data, of the kind that the model was fitted to; by default the training data.
+        draws: the number of units that each is compared with, which are the same for all units of one shape. The least
+            possible `p` is 1 / (1 + draws).
+        seed: decides the units that are drawn.
+
+        Returns a table with a row per unit, by name or number: `score`, the `score_units` of the unit per token or cell
+        (NaN for a unit without any), and `p`. Units of one `p` are ordered by their score.
+
+        Raises ValueError for models whose units cannot be drawn (topic models and mixtures of rows can), and for fewer
+        than one draw.
+        """
+        draws, seed = whole_number("draws", draws, least=1), checked_seed(seed)
+        units = self.training if data is None else self.training.like_this(data)
+        _, first, shape_of = np.unique(self._shapes(units), return_index=True, return_inverse=True)
+        scores = np.asarray(self.score_units(units), np.float64)
+        rng, lengths = np.random.default_rng(seed), units.observations_per_unit
+        most = min(UNITS_AT_ONCE, OBSERVATIONS_AT_ONCE // max(1, int(lengths.max(initial=0))))
+        at_once = max(1, most // draws)
+        drawn = np.empty((len(first), draws))
+        for begin in range(0, len(first), at_once):
+            some = first[begin : begin + at_once]
+            like = units.part(np.repeat(some, draws), "repeated, to draw others like them")
+            drawn[begin : begin + at_once] = np.reshape(self.score_units(self._drawn_like(like, rng)), (-1, draws))
+        lower = (drawn[shape_of] <= scores[:, None]).sum(1)
+        each = np.where(lengths > 0, scores / np.maximum(lengths, 1), np.nan)
+        frame = pd.DataFrame({"score": each, "p": (1 + lower) / (1 + draws)}, index=self._unit_index(units))
+        return frame.sort_values(["p", "score"], kind="stable")
+
     def tables(self) -> dict[str, pd.DataFrame]:
         """Return {name: table} of every global latent variable (one that all units share) with at most two axes.
 
@@ -482,6 +526,60 @@ class FittedModel:
         data: new or training data, of the kind that the model was fitted to.
         """
         return describe_units(self.model, self.estimate, self.training.like_this(data).dataset())
+
+    def _shapes(self, units: Data) -> Any:
+        """Return a number for each unit, (units,): units of one number have the same shape, such as the same length.
+
+        Units that are drawn like one of them serve all.
+
+        Raises ValueError in this base class, which cannot draw units.
+        """
+        raise ValueError(
+            f"got a fit of {type(self.model).__name__}, whose units are not drawn from fits; expected a topic model or "
+            "a mixture of rows"
+        )
+
+    def _drawn_like(self, units: Data, rng: np.random.Generator) -> Data:
+        """Return units that are drawn from this fit, with parameters at their posterior means.
+
+        units: as many units, whose lengths and missing cells the new ones have. rng: gives all random numbers.
+
+        Raises NotImplementedError in this base class: classes that have `_shapes` say how.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has _shapes, and no _drawn_like")
+
+    def _unit_index(self, units: Data) -> pd.Index:
+        """Return the names of units as the index of a table, or their numbers if they have no names."""
+        return pd.RangeIndex(units.n_units, name=units.nouns.unit)
+
+    def _require_numbers_that_stay(self) -> None:
+        """Raise ValueError for a process, whose components are kept in order of size and change their numbers."""
+        if self.model.process:
+            raise ValueError(
+                f"got a fit of the process {type(self.model).__name__}, expected a model with a size: components of a "
+                "process are kept in order of size and cannot keep their numbers. Fit it anew to all data: "
+                "lv.fit(model, data.joined(new), …)"
+            )
+
+    def _continued(self: Self, training: Data, start: Estimate, seed: int) -> Self:
+        """Return a fit of the same model and size to other data, begun at this fit; components keep their numbers.
+
+        training: the data to fit. start: this fit's estimate, on the axes of these data.
+        seed: decides what the fit does not say, such as where q of new units begins.
+
+        Raises ValueError if the fit is not a number.
+        """
+        model = start.model
+        prepare_programs()
+        dataset = training.dataset()
+        key = fold_in(key_of(seed), *start.size, 0)
+        found = estimator(model, dataset).continue_fit(start.size, key, start).in_file_order()
+        if math.isnan(found.log_lower) or math.isnan(found.log_upper):
+            raise ValueError(
+                f"the fit of size {start.size} to the data with new {training.nouns.units} is not a number"
+            )
+        evidence = evidence_below(data_ceiling(model, dataset), found.log_lower, found.log_upper)
+        return replace(self, size=found.size, evidence=evidence, estimate=found, training=training)
 
     def _data_as(self, kind: type[Kind], data: Any) -> Kind:
         """Return `data` in the form of the training data; for None, the training data.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -23,7 +23,8 @@ from lvsearch.fitted.stored_fits import FitParts, save_parts
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.likelihood import expected_proportions, proportion_draws
-from lvsearch.inference.word_mixtures import document_proportions
+from lvsearch.inference.likelihood.proportions import Proportions, draw_documents
+from lvsearch.inference.word_mixtures import document_proportions, with_more_words
 from lvsearch.models.families import Dirichlet, IndicatorFamily
 from lvsearch.models.lda import LDA
 from lvsearch.models.plain_arguments import as_path, checked_seed, real_number, shortened_repr, whole_number
@@ -35,6 +36,7 @@ from lvsearch.topics.coloured_text import ColouredText, colour_text
 from lvsearch.topics.other_programs import PyLDAvisInputs, pyldavis_inputs, require_genes, write_anndata
 from lvsearch.topics.readable_topics import Arrangement, ReadableTopics
 
+Topics = TypeVar("Topics", bound="FittedTopics")
 LEVELS = (5.0, 95.0)
 """The percentiles of the posterior draws that are the ends of the interval of a probability."""
 
@@ -146,6 +148,28 @@ class FittedTopics(FittedModel, ReadableTopics):
         Raises ValueError for models whose documents have no distribution of proportions.
         """
         return document_proportions(self.model, self.estimate, self.training.dataset())
+
+    def update(self: Topics, new: Any, *, seed: int = 0) -> Topics:
+        """Return a fit of the same model and size to the training documents and new ones together, begun at this fit.
+
+        Topics keep their numbers: topic k of the new fit is topic k of this one, with what the new documents add. Words
+        that the training documents do not have come after theirs (`Corpus.joined` says which words of texts are kept,
+        and the notes of `.training` name them), so tables of both fits line up. Names are made of words and may change:
+        a series that `names` returned for this fit is indexed by topic and fits the new one too.
+
+        new: documents, as `Corpus.joined` takes them: a corpus, raw texts, or a matrix of counts over the same words.
+        seed: decides what this fit does not say; of most models nothing.
+
+        A topic that only the new documents have gets no number of its own here: `SearchResult.update` asks how many
+        there are now, and `unusual` shows documents that no topic explains. Hyper-parameters that were inferred with
+        this fit stay as they are.
+
+        Raises ValueError for other data, and for processes (`HDP`), whose topics are kept in order of size.
+        """
+        self._require_numbers_that_stay()
+        joined = self._corpus.joined(new)
+        start = with_more_words(self.estimate, joined.term_totals[len(self._words) :])
+        return self._continued(joined, start, checked_seed(seed))
 
     def recommend(self, unit: Any, n: int = 10, *, draws: int = 1000, seed: int = 0) -> pd.DataFrame:
         """Return the words (films, items) that one document (user) does not have and is most likely to have next.
@@ -337,6 +361,25 @@ class FittedTopics(FittedModel, ReadableTopics):
     def _word_weights(self, number: int, words: Int[np.ndarray, " held"]) -> Float[np.ndarray, "topic held"]:
         """Return the share of each topic in a training document × p(word | topic), for words of the document."""
         return self.proportions[number][:, None] * self._topic_word[:, words]
+
+    def _shapes(self, units: Data) -> Any:
+        """Return the length of each document, since documents of one length have the same shape."""
+        return units.observations_per_unit
+
+    def _drawn_like(self, units: Data, rng: np.random.Generator) -> Corpus:
+        """Return documents of the same lengths that are drawn from this fit, with topics at their posterior means."""
+        lengths, prior, topics = units.observations_per_unit, self.proportions_prior, self._topic_word
+        topics = topics / topics.sum(1, keepdims=True)
+        if isinstance(prior, Proportions):
+            shares = prior.sample(topics, csr_array((1, topics.shape[1]), dtype=np.int64), len(lengths), rng)
+        else:
+            shares = rng.dirichlet(prior, len(lengths))
+        return Corpus(draw_documents(topics, shares, lengths, rng), self._words)
+
+    def _unit_index(self, units: Data) -> pd.Index:
+        """Return the names of documents as the index of a table, or their numbers if they have no names."""
+        names = units.document_names if isinstance(units, Corpus) else None
+        return super()._unit_index(units) if names is None else pd.Index(list(names), name="document")
 
     def _numbers_read_by_names(self) -> int:
         """Return how many numbers `component_names` reads: the probabilities of words in topics, and no document."""

@@ -1,39 +1,53 @@
-"""Search again to check a result: with data drawn from the model, or with one hyper-parameter changed at a time.
+"""Search again: with data drawn from the model or a changed hyper-parameter, to check a result; or with more data.
 
 `SearchResult.audit` calls `audit_search`. It draws data from the model, searches them with the same effort, and bounds
 their evidence from both sides. The result is a `lvsearch.scrutiny.audit.Audit`, whose docstring says how to read it.
 
 `SearchResult.sensitivity` calls `vary`, which searches the same data with other hyper-parameters.
+
+`SearchResult.update` calls `search_with_more`, which searches the data joined with new ones, from the fits that there
+are.
 """
 
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
 from jaxtyping import Array, Key
 
 from lvsearch.data import Data
-from lvsearch.inference.compiles import prepare_programs
+from lvsearch.data.corpus import Corpus
+from lvsearch.fitted.kinds import as_fitted_model, numbered_like, start_on
+from lvsearch.inference.compiles import compiles, compiles_since, prepare_programs
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.evidence import effort, evidence_chain
 from lvsearch.inference.evidence.simulation import Simulated, anneal_simulated, pack_simulated, simulated_like
 from lvsearch.inference.generators import generator
+from lvsearch.interrupts import remember_interrupts
 from lvsearch.models.contract import Model
-from lvsearch.models.plain_arguments import real_number
+from lvsearch.models.plain_arguments import checked_seed, real_number
+from lvsearch.models.topic_model import TopicModel
 from lvsearch.progress import progress_bar
+from lvsearch.recommending.evaluator import checked_prior, model_evaluator
 from lvsearch.results.card import has_answer
 from lvsearch.results.findings import Findings
 from lvsearch.scrutiny.audit import Audit, AuditRow
 from lvsearch.scrutiny.scrutiny import NOTHING_ASKED
 from lvsearch.scrutiny.sensitivity import Sensitivity, Variant
-from lvsearch.searching.controller import SearchState, Task, run, step, witness_search
+from lvsearch.searching.controller import Budget, Call, SearchState, Task, run, step, witness_search
 from lvsearch.searching.evaluators import ModelEvaluator
+from lvsearch.searching.guided import ComparesAllSizes, SelfGuided
 from lvsearch.sizing.evidence import Bracket
-from lvsearch.sizing.sizes import Size, Table, without_smaller
+from lvsearch.sizing.fit import Fit, is_by_gains
+from lvsearch.sizing.sizes import Size, SizePrior, Table, as_size, without_smaller
 from lvsearch.sizing.univariate import as_sizes
 
+Searched = TypeVar("Searched", bound=Findings)
 MOST_SIZES = 3
 """The number of sizes that are audited when the caller names none."""
 
@@ -277,3 +291,169 @@ def _variant(found: Findings, name: str, factor: float, value: float | None) -> 
 def _name(path: tuple) -> str:
     """Return the name of a number in a model, such as "components.rate". path: JAX' key path to the number."""
     return jax.tree_util.keystr(path, simple=True, separator=".")
+
+
+# ── more data ────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def search_with_more(
+    result: Searched,
+    new: Any,
+    *,
+    prior: SizePrior | None,
+    max_size: Size | int | None,
+    seed: int | None,
+    seconds: float | int | None,
+    progress: bool,
+) -> Searched:
+    """Search the data of a result joined with new data, from the fits that the result kept, and return the new result.
+
+    `SearchResult.update` calls this function, and documents the order of sizes and where fits begin.
+
+    result: the search of the data so far.
+    new: further units, as `Data.joined` takes them.
+    prior, max_size, seed: as for `lv.search`; None for those of the old search.
+    seconds: the time after which the search stops; None for no limit. progress: show a progress bar.
+
+    Raises ValueError for a search over a plain function, for data that cannot be joined, and for bad arguments.
+    """
+    evaluator, training = search_of_model(result)
+    old, best, joined = result.settings, result.best_size, training.joined(new)
+    limit, dimension = old.max_size, result.prior.dimension
+    if max_size is not None:
+        limit = as_size(max_size if isinstance(max_size, tuple) else (max_size,) * dimension, dimension, "max_size")
+    if limit is None and seconds is None and evaluator.nested:
+        raise ValueError(
+            "plug-in evidence grows with size almost without end: say when to stop with max_size= or seconds="
+        )
+    settings = replace(old, max_size=limit, seed=old.seed if seed is None else checked_seed(seed))
+    prior = result.prior if prior is None else checked_prior(old.evidence, prior, dimension)
+    budget = Budget(None if seconds is None else real_number("seconds", seconds, least=0))
+    added = joined.part(np.arange(len(training), len(joined)), "the new ones")
+    held_out = None if result.held_out is None else _on_longer_axes(result.held_out, added)
+    model = evaluator.base_model
+    if isinstance(model, TopicModel) and isinstance(joined, Corpus) and isinstance(training, Corpus):
+        model = model.on_more_words(joined.n_terms - training.n_terms)
+    fresh = model_evaluator(model, joined, held_out, settings)
+    known = _known_starts(result, joined)
+    prepare_programs()
+    began, compiled = time.monotonic(), compiles()
+    first = (
+        () if isinstance(fresh, SelfGuided | ComparesAllSizes) else _sizes_near(model.smallest_size, best, prior, limit)
+    )
+    make = partial(_fits_from_known, fresh, known, best, joined)
+    with remember_interrupts():
+        state = run(fresh, prior, settings, budget=budget, progress=progress, make=make, first=first)
+    return replace(
+        result,
+        evaluator=fresh,
+        prior=prior,
+        settings=settings,
+        state=state,
+        training=joined,
+        seconds=time.monotonic() - began,
+        compiles=compiles_since(compiled),
+        scrutiny=NOTHING_ASKED,
+        held_out=held_out,
+    )
+
+
+def _on_longer_axes(held_out: Data, added: Data) -> Data:
+    """Return held-out units on the axes of data that were joined with new ones: documents over their vocabulary.
+
+    added: the new units on the axes of all data. Their words after the old ones come in the same order here.
+    """
+    return held_out.joined(added).part(np.arange(len(held_out)), f"held out, before {len(added):,} more came")
+
+
+def _known_starts(result: Findings, joined: Data) -> dict[Size, Fit]:
+    """Return the fits that a search kept, as starts of fits of its data joined with new ones, {size: fit}.
+
+    Fits of a smaller size that stand in for one, fits that failed, and kinds of models whose fits cannot begin at a fit
+    of other data are left out.
+    """
+    known, training = {}, result.training
+    assert training is not None  # checked by `search_of_model`
+    for size, fit in result.state.kept.items():
+        if fit.state is None or fit.info.failure is not None or fit.state.size != size:
+            continue
+        start = start_on(as_fitted_model(fit, training), joined)
+        if start is not None:
+            known[size] = replace(fit, state=start)
+    return known
+
+
+def _sizes_near(smallest: Size, best: Size, prior: SizePrior, limit: Size | None) -> tuple[Size, ...]:
+    """Return the sizes to try first: the smallest, the best of the old search, and its neighbours in each variable.
+
+    Sizes above `limit` (None for no limit), and neighbours to which the prior gives no probability, are left out.
+    """
+    steps = [(axis, by) for axis in range(len(best)) for by in (1, -1)]
+    beside = [tuple(n + by * (place == axis) for place, n in enumerate(best)) for axis, by in steps]
+    likely = [size for size in beside if all(map(int.__ge__, size, smallest)) and prior.log_pmf(size) > -np.inf]
+    allowed = (size for size in (best, *likely) if limit is None or all(map(int.__le__, size, limit)))
+    return tuple(dict.fromkeys((smallest, *allowed)))
+
+
+def _fits_from_known(
+    evaluator: ModelEvaluator,
+    known: Mapping[Size, Fit],
+    best: Size,
+    joined: Data,
+    state: SearchState,
+    task: Task,
+    calls: Sequence[Call],
+    tell: Callable[[str], None],
+) -> list[Fit]:
+    """Return the fits of a task, the first one of each size begun at a fit of an earlier search.
+
+    Components of all fits have the numbers of the components of the earlier best fit that they are most similar to.
+
+    evaluator: the evaluator of all data. known: the fits of the earlier search, {size: fit}, on the axes of all data.
+    best: its best size. joined: all data.
+    state, tell: not used; the state of the search and the function that reports progress.
+    task, calls: what the search asks for.
+    """
+    del state, task, tell
+    found = [_fit_from_known(evaluator, known, best, *call) for call in calls]
+    if best not in known or len(best) > 1:
+        return found
+    pattern = as_fitted_model(known[best], joined)
+    failed = [fit.state is None or fit.info.failure is not None for fit in found]
+    return [
+        fit if bad else replace(fit, state=numbered_like(as_fitted_model(fit, joined), pattern))
+        for fit, bad in zip(found, failed, strict=True)
+    ]
+
+
+def _fit_from_known(
+    evaluator: ModelEvaluator, known: Mapping[Size, Fit], best: Size, size: Size, start: Fit | None, trial: int
+) -> Fit:
+    """Return one fit, which may begin at a fit of an earlier search.
+
+    The first fit of the earlier best size begins at the fit of this size. The first fit of another size is the best, by
+    the lower bound on the evidence, of these: one that begins at the earlier fit of this size, if it was kept; one
+    grown from the earlier best fit, if the size is one step larger; and one that begins as in any search. Larger sizes
+    are not grown from that fit, since most of their components would be empty and nearly alike, and `log_symmetry`
+    would count them as different.
+
+    Where sizes are compared by gains, all fits but that of the best size are made as in any search, since the scatter
+    of their gains shows how much fits differ. A search by prediction makes all fits so, since each leaves out a part of
+    the data.
+
+    size, start, trial: the arguments of `evaluator.evaluate` in any search.
+    """
+    if trial or isinstance(evaluator, SelfGuided) or (is_by_gains(evaluator) and size != best):
+        return evaluator.evaluate(size, start, trial)
+    if size == best and size in known:
+        return evaluator.evaluate(size, known[size], trial)
+    is_one_step_above = all(map(int.__le__, best, size)) and sum(size) == sum(best) + 1
+    earlier = [known[each] for each in (size, best) if each in known and (each == size or is_one_step_above)]
+    if not earlier:
+        return evaluator.evaluate(size, start, trial)
+    fitting = evaluator.without_annealing()
+    fits = [fitting.evaluate(size, each, trial) for each in (*earlier, start)]
+    better = max(fits, key=lambda fit: fit.estimate)
+    found = evaluator.evaluate(size, better, trial) if evaluator.anneals and better.state is not None else better
+    seconds = sum(fit.info.seconds for fit in (*fits, *(() if found is better else (found,))))
+    return replace(found, info=replace(found.info, start=better.info.start, seconds=seconds))

@@ -25,7 +25,7 @@ from lvsearch.results.findings import SAMPLES, Findings
 from lvsearch.results.heldout import held_out_comparison, require_comparable
 from lvsearch.results.more_posteriors import occupied_sizes, prior_members
 from lvsearch.results.persisting import persistence_of
-from lvsearch.results.repeated_searches import audit_search, vary
+from lvsearch.results.repeated_searches import audit_search, search_with_more, vary
 from lvsearch.results.scoring import likelihood_ratio_of_one_more, score_sizes
 from lvsearch.scrutiny.audit import Audit
 from lvsearch.scrutiny.other_scores import LikelihoodRatioTest, OtherScores
@@ -34,7 +34,7 @@ from lvsearch.scrutiny.robustness import Robustness
 from lvsearch.scrutiny.sensitivity import Sensitivity
 from lvsearch.searching.allocation_evaluator import PARTITIONS
 from lvsearch.searching.evaluators import ModelEvaluator
-from lvsearch.sizing.sizes import Size
+from lvsearch.sizing.sizes import Size, SizePrior
 from lvsearch.sizing.words import size_text
 from lvsearch.tables.table_files import write_table
 
@@ -167,6 +167,47 @@ class SearchResult(Findings):
         A search that is resumed begins without the sensitivity.
         """
         return replace(self, scrutiny=replace(self.scrutiny, sensitivity=sensitivity))
+
+    # ── more data ───────────────────────────────────────────────────────────────────────────────────────────────────
+
+    def update(
+        self,
+        new: Any,
+        *,
+        prior: SizePrior | None = None,
+        max_size: Size | int | None = None,
+        seed: int | None = None,
+        seconds: float | int | None = None,
+        progress: bool = True,
+    ) -> "SearchResult":
+        """Ask "how many" again of the data and new units together, beginning where this search ended.
+
+        The best size of this search and its two neighbours are tried first (after size 1, with which every search
+        begins). The fit of the best size begins at this search's fit. The first fit of any other size is the better of
+        two: one from this search's fits, and one that begins as in any search. Chains over partitions compare all sizes
+        at once and begin anew; a search by prediction does so too, as its fits leave out parts of the data.
+
+        Components of new fits have the numbers of those of `best` that they are most similar to, and further ones come
+        last. So if there is one topic more, the tables of `best` and of the new `best` line up but for the last row.
+
+        new: further units, as `joined` of the data takes them, such as a corpus, texts, or rows over the same columns.
+            Words that are new come after the old ones.
+        prior: the prior over sizes; by default that of this search.
+        max_size: the largest size to try; by default that of this search.
+        seed: seed of all random numbers; by default that of this search.
+        seconds: the time after which this call stops.
+        progress: show a progress bar.
+
+        Evidence and all further settings are those of this search. Held-out data stay held out. Checks of this result,
+        such as an audit, are not of the new one.
+
+        Returns a new `SearchResult`, of all units. `save` keeps it, and `lv.resume` continues it if it was stopped.
+        Raises ValueError for searches over a plain function, for data that cannot be joined (corpora and points can),
+        for units of another kind, and for bad arguments.
+        """
+        return search_with_more(
+            self, new, prior=prior, max_size=max_size, seed=seed, seconds=seconds, progress=progress
+        )
 
     # ── a number to act on ──────────────────────────────────────────────────────────────────────────────────────────
 

@@ -18,7 +18,8 @@ from scipy.special import xlogy
 from lvsearch.data.base import Data
 from lvsearch.data.corpus import Corpus
 from lvsearch.data.points import Points
-from lvsearch.fitted.mixture_draws import log_likelihoods, simulated_rows
+from lvsearch.fitted.clusters import simulated_rows
+from lvsearch.fitted.mixture_draws import log_likelihoods
 from lvsearch.inference.allocation_chains import RowMixture
 from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.engine.describing import score_units

@@ -253,6 +253,7 @@ def run(
     make: Make | None = None,
     seconds_so_far: Callable[[Sequence[Call]], float] = lambda calls: 0.0,
     agreed: Callable[[bool], bool] = bool,
+    first: Sequence[Size] = (),
 ) -> SearchState:
     """Run a search until it is finished, out of budget or interrupted, and return its last state.
 
@@ -271,6 +272,8 @@ def run(
     seconds_so_far: returns for how many seconds workers have had the fits of a task already; `inf` if these are done.
     agreed: function that turns this process' own decision to stop into the decision of all processes, which must act
         alike.
+    first: sizes to try before those that the search chooses, in this order; only for evaluators that neither choose
+        sizes themselves nor compare all of them at once. The first of them must be (1, …, 1).
     """
     began, made = time.monotonic(), 0
     search = witness_search(evaluator, prior, settings, state)
@@ -295,7 +298,7 @@ def run(
                 raise KeyboardInterrupt
             bar.set_postfix_str(f"chains over all sizes, block {made}")
         # The search proper: one task (fits of one size) after the other, saving the state after each.
-        while (task := next_task(evaluator, prior, settings, state, search)) is not None:
+        while (task := _first_task(first, state) or next_task(evaluator, prior, settings, state, search)) is not None:
             already = seconds_so_far(calls_of(evaluator, settings, state, search, task))
             spent = time.monotonic() - began + max(0.0, _expected_seconds(state, task) - already)
             if budget.seconds is not None and made and agreed(spent > LATEST * budget.seconds):
@@ -317,6 +320,12 @@ def run(
         return _save_as_stopped(state, "interrupted", save)
     finally:
         bar.close()
+
+
+def _first_task(first: Sequence[Size], state: SearchState) -> Task | None:
+    """Return the first fit of the first of these sizes that was not tried yet; None if all were."""
+    tried = {visit.size for visit in state.visits}
+    return next((Task(size, 0, 1) for size in first if size not in tried), None)
 
 
 def step(

@@ -22,7 +22,7 @@ from jaxtyping import Array
 from lvsearch.inference.chains import Chain
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.memory import Chunks, MemoryPlan, Part, in_words, machine_chunks, out_of_memory
-from lvsearch.inference.engine.estimate import Estimate
+from lvsearch.inference.engine.estimate import Estimate, data_ceiling
 from lvsearch.inference.engine.estimator import Estimator, estimator
 from lvsearch.inference.evidence import (
     Effort,
@@ -49,7 +49,7 @@ from lvsearch.inference.sharding import on_mesh
 from lvsearch.interrupts import raise_if_cancelled
 from lvsearch.models.contract import Model
 from lvsearch.searching.degenerate_columns import columns_far_from_0, degenerate_columns
-from lvsearch.sizing.evidence import Bracket, Evidence
+from lvsearch.sizing.evidence import Bracket, Evidence, evidence_below
 from lvsearch.sizing.fit import Fit, FitInfo
 from lvsearch.sizing.gains import SizeGain
 from lvsearch.sizing.sizes import Size
@@ -90,7 +90,6 @@ def annealing_failure(size: Size, found: Sequence[TwoSided], brackets: Sequence[
     return None
 
 
-CEILING_SLACK = 1e-9
 FIRST_FIT_FACTOR = 1.5
 """The size of the first fit over that of the fit that is merged from it, where gains are measured.
 
@@ -242,15 +241,10 @@ class ModelEvaluator:
             failure = f"{said}; it is reported, not ranked"
             unknown = Evidence(-math.inf, self.ceiling)
             return Fit(size, unknown, 0.0, None, FitInfo(origin, seconds, estimate.passes, failure))
-        upper = min(estimate.log_upper, self.ceiling)
-        # A lower end above the upper by more than rounding is a wrong bound, which `Evidence` refuses.
-        above = estimate.log_lower - upper
-        lower = upper if 0 < above <= CEILING_SLACK * max(1.0, abs(upper)) else estimate.log_lower
-        # NumPy sums in memory order. In C order, which files have, a loaded fit gives the same bits as this one.
-        natural = jax.tree.map(lambda leaf: np.array(leaf, order="C"), estimate.natural)
-        estimate = estimate._replace(natural=natural)
+        evidence = evidence_below(self.ceiling, estimate.log_lower, estimate.log_upper)
+        estimate = estimate.in_file_order()
         info = FitInfo(origin, seconds, estimate.passes)
-        fit = Fit(size, Evidence(lower, upper), self._log_symmetry(estimate), estimate, info)
+        fit = Fit(size, evidence, self._log_symmetry(estimate), estimate, info)
         if not self.anneals:
             return fit
         if self.first_gain is not None:  # the smallest has no gain: its bound suffices, only differences are compared
@@ -284,9 +278,13 @@ class ModelEvaluator:
 
         It is for a size whose fitted model was not kept.
         """
+        return self.without_annealing().evaluate(size, None, 0)
+
+    def without_annealing(self) -> "ModelEvaluator":
+        """Return a copy of the evaluator that makes fits and bounds alone, without annealing any evidence."""
         fitting = copy(self)
         fitting.anneals = False
-        return fitting.evaluate(size, None, 0)
+        return fitting
 
     def _with_gain(self, fit: Fit, trial: int) -> Fit:
         """Return the fit with a measured gain: log evidence of its size minus that of a smaller size, nats.
@@ -470,17 +468,14 @@ def _why_no_number(data: Dataset) -> str:
 
 
 def _origin(size: Size, start: Size | None) -> str:
-    """Return in words how the fit of a size began: "scratch", or "grown from 3", or "merged from 5".
+    """Return in words how the fit of a size began: "scratch", "grown from 3", "merged from 5", or
+    "an earlier fit of this size".
 
     start: the size of the fit that it began from; None for scratch.
     """
     if start is None:
         return "scratch"
+    if start == size:
+        return "an earlier fit of this size"
     verb = "merged" if sum(start) > sum(size) else "grown"
     return f"{verb} from {size_text(start)}"
-
-
-def data_ceiling(model: Model, data: Dataset) -> float:
-    """Return the model's ceiling: an upper bound on log p(data | any size, any parameters), nats, rounded upwards."""
-    total = math.fsum(model.ceiling(batch.units) for part in data.iter_parts() for batch in part.batches)
-    return total + CEILING_SLACK * abs(total) if math.isfinite(total) else total

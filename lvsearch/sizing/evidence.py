@@ -60,6 +60,23 @@ class Evidence:
         object.__setattr__(self, "standard_error", standard_error)
 
 
+CEILING_SLACK = 1e-9
+"""The excess of a bound over a proved ceiling, as a share of the larger of 1 and |ceiling|, that counts as rounding."""
+
+
+def evidence_below(ceiling: float, lower: float, upper: float) -> Evidence:
+    """Return the proved interval of the log evidence of a fit, with its upper end cut at a ceiling.
+
+    ceiling: an upper bound on the log evidence that holds for all parameters, nats; inf if none is known.
+    lower, upper: the ends that the fit proves, nats.
+
+    Raises ValueError for NaN, and for a lower end that is above the upper end by more than rounding: a wrong bound.
+    """
+    upper = min(upper, ceiling)
+    above = lower - upper
+    return Evidence(upper if 0 < above <= CEILING_SLACK * max(1.0, abs(upper)) else lower, upper)
+
+
 @dataclass(frozen=True)
 class Record:
     """A size that a search tried, with its evidence.

@@ -21,7 +21,7 @@ from lvsearch.models.components import (
 )
 from lvsearch.models.contract import Model
 from lvsearch.models.plain_arguments import one_of
-from lvsearch.sklearn.searching import RowSearch, evidence_over_sizes
+from lvsearch.sklearn.searching import RowSearch, evidence_over_sizes, seed_of
 
 Search = TypeVar("Search", bound="MixtureSearch")
 KINDS: dict[str, Callable[[np.ndarray], Model]] = {
@@ -115,6 +115,25 @@ class MixtureSearch(ClusterMixin, RowSearch):
         """
         super().fit(X)
         self.labels_ = self.best_.predict()
+        return self
+
+    def partial_fit(self: Search, X: Any, y: Any = None) -> Search:
+        """Fit a first batch, or update the fit with one more, and return the estimator. y is ignored.
+
+        The first call is `fit`: it searches for the number of clusters. Each later call keeps this number and updates
+        `best_` with the rows of the new batch, as `FittedMixture.update` does; clusters keep their numbers. `result_`,
+        `best_size_` and `sentence_` stay those of the first batch: `result_.update(X)` asks how many there are now.
+        All batches are kept in memory; `labels_` are those of the last one.
+
+        X: rows over the same columns, (rows, columns)
+
+        Raises ValueError for another number of columns than the first batch had, and as `fit` does.
+        """
+        if self._is_first_batch():
+            return self.fit(X)
+        batch = self._new(X)
+        self.updated_ = self.best_.update(batch, seed=seed_of(self.random_state))
+        self.labels_ = self.best_.predict(batch)
         return self
 
     @property

@@ -143,7 +143,8 @@ class SizeSearch(TransformerMixin, BaseEstimator):
 
         Raises ValueError for an X of another form, and for bad parameters.
         """
-        data, seed = self._data(X, fitting=True), _seed(self.random_state)
+        data, seed = self._data(X, fitting=True), seed_of(self.random_state)
+        self.__dict__.pop("updated_", None)  # of an earlier fit
         self.results_: dict[str, SearchResult] = {}
         models = self._models(data)
         # chains over partitions compare the sizes of one model; to compare models takes the evidence itself
@@ -168,9 +169,17 @@ class SizeSearch(TransformerMixin, BaseEstimator):
 
     @property
     def best_(self) -> FittedModel:
-        """The fitted model of the best size, with all its methods, such as `.table(…)`, `.topics()` and `.means()`."""
+        """The fitted model of the best size, with all its methods, such as `.table(…)`, `.topics()` and `.means()`.
+
+        After several calls of `partial_fit` it is the fit to all batches.
+        """
         check_is_fitted(self)
-        return self.result_.best
+        updated = self.__dict__.get("updated_")
+        return self.result_.best if updated is None else updated
+
+    def _is_first_batch(self) -> bool:
+        """Return True before the first call of `fit` or `partial_fit`."""
+        return not hasattr(self, "result_")
 
     def transform(self, X: Any) -> np.ndarray:
         """Return the share or probability of each topic, component or feature in each row of X, (rows, parts) float64.
@@ -305,7 +314,7 @@ class FeatureSearch(RowSearch):
         return IBP() if self.model is None else self.model
 
 
-def _seed(random_state: Seed) -> int:
+def seed_of(random_state: Seed) -> int:
     """Return the seed of the search. A whole number stays as it is, so that `lv.search(seed=…)` finds the same."""
     if isinstance(random_state, int | np.integer):
         return int(random_state)

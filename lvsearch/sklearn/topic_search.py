@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -15,7 +15,9 @@ from lvsearch.fitted.topics import FittedTopics
 from lvsearch.models import LDA
 from lvsearch.models.contract import Model
 from lvsearch.reading.counts import canonical_counts
-from lvsearch.sklearn.searching import SizeSearch
+from lvsearch.sklearn.searching import SizeSearch, seed_of
+
+Search = TypeVar("Search", bound="TopicSearch")
 
 
 class TopicSearch(SizeSearch):
@@ -45,6 +47,24 @@ class TopicSearch(SizeSearch):
         tags.input_tags.positive_only = True
         tags.input_tags.categorical = True  # scikit-learn's tag for whole numbers
         return tags
+
+    def partial_fit(self: Search, X: Any, y: Any = None) -> Search:
+        """Fit a first batch, or update the fit with one more, and return the estimator. y is ignored.
+
+        The first call is `fit`: it searches for the number of topics. Each later call keeps this number and updates
+        `best_` with the documents of the new batch, as `FittedTopics.update` does; topics keep their numbers.
+        `result_`, `best_size_` and `sentence_` stay those of the first batch: `result_.update(X)` asks how many there
+        are now. All batches are kept in memory.
+
+        X: counts of the same words, (documents, words)
+
+        Raises ValueError for another number of columns than the first batch had, and as `fit` does.
+        """
+        if self._is_first_batch():
+            return self.fit(X)
+        batch = self._new(X)
+        self.updated_ = self.best_.update(batch, seed=seed_of(self.random_state))
+        return self
 
     @property
     def best_(self) -> FittedTopics:

@@ -2,7 +2,7 @@
 
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from lvsearch.models import plain_arguments
 from lvsearch.texts.analyzer import Analyzer, Cut, Rule
-from lvsearch.texts.choosing import DroppedWords, Loss, chosen_terms, losses_of
+from lvsearch.texts.choosing import DroppedWords, Loss, chosen_terms, losses_of, spelling_of
 from lvsearch.texts.frequencies import Limits, WordFrequency
 
 
@@ -279,3 +279,40 @@ def encode_texts(found: CountedTexts, columns: Mapping[str, int], n_terms: int) 
         ),
         losses_of(found.dropped, Rule),
     )
+
+
+LEFT_OUT_BEFORE = "that the corpus left out before"
+"""The rule, completing "words …", by which words stay out of a corpus that is joined with new texts."""
+
+
+def counts_with_new_words(
+    found: CountedTexts,
+    columns: Mapping[str, int],
+    vocabulary: Sequence[str],
+    left_out: Collection[str],
+    limits: Limits,
+) -> CountedWords:
+    """Return the counts of texts over the known words that occur in them, and the new words that are kept.
+
+    found: the counts of all terms of the texts
+    columns: {folded term of a known vocabulary: its column}
+    vocabulary: the known terms
+    left_out: terms that stay out, in any spelling
+    limits: how many of the texts a new term must and may be in
+    """
+    frequencies = list(frequencies_of(found))
+    spelled = spelling_of(found.spellings, {each.word: each.tokens for each in frequencies})
+    kept, lost = dict[int, str](), defaultdict[str, dict[str, int]](dict)
+    for place, (term, n_documents, n_tokens) in enumerate(frequencies):
+        name = vocabulary[columns[term]] if term in columns else spelled(term)
+        is_out = term not in columns and (term in left_out or name in left_out)
+        by_number = None if term in columns else limits.rule(n_documents, found.counts.shape[0])
+        rule = LEFT_OUT_BEFORE if is_out else by_number
+        if rule is None:
+            kept[place] = name
+        else:
+            lost[rule][name] = n_tokens
+    order = sorted(kept, key=lambda place: kept[place])
+    losses = losses_of({**found.dropped, **lost}, (*Rule, LEFT_OUT_BEFORE, limits.rare, limits.common))
+    terms = tuple(kept[place] for place in order)
+    return CountedWords(csr_array(found.counts[:, order]), terms, tuple(map(str, losses)), DroppedWords(losses))

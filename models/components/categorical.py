@@ -360,6 +360,10 @@ class GenotypeComponents(CategoricalComponents):
     def plug_in(self) -> "GenotypeComponents":
         return GenotypeComponents(categories=self.categories, concentration=self.concentration, estimated=True)
 
+    @property
+    def keeps_totals(self) -> bool:
+        return True
+
     def draw(self, key: Array, statistics: Float[Array, " dim"], unit: Row) -> Float[Array, " dim"]:
         """Draw allele counts of one individual, shape (dim,), with as many copies at each locus as `unit` has.
 

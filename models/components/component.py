@@ -90,6 +90,11 @@ class Component(eqx.Module):
         """The exponential family of the prior of a component's parameters."""
 
     @property
+    def keeps_totals(self) -> bool:
+        """True if `draw` gives a row the totals of another one, since the kind has no distribution of them."""
+        return False
+
+    @property
     def own_extents(self) -> dict[str, int]:
         """The lengths of those `axes` that neither data nor size decide, such as {"level": 5}. By default none."""
         return {}

@@ -251,6 +251,10 @@ class MultinomialComponents(Component):
         share = jnp.exp(statistics)
         return share, jnp.diag(share) - share[:, None] * share
 
+    @property
+    def keeps_totals(self) -> bool:
+        return True
+
     def draw(self, key: Array, statistics: Float[Array, " dim"], unit: Row) -> Float[Array, " dim"]:
         """Draw a row of counts with the total of `unit`, shape (dim,).
 

@@ -287,6 +287,10 @@ class MixedComponents(Component):
                 found = found + part.marginal_log_densities(theirs, numbers, values[:, np.array(asked)])
         return found
 
+    @property
+    def keeps_totals(self) -> bool:
+        return any(part.keeps_totals for part in self.parts)
+
     def draw(self, key: Array, statistics: tuple[Any, ...], unit: Row) -> Float[Array, " dim"]:
         keys = jax.random.split(key, len(self.parts))
         drawn = zip(self._split_columns(unit), keys, statistics, strict=True)

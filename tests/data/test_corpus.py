@@ -568,6 +568,87 @@ def test_splits_and_folds_that_are_refused(corpus):
             corpus.folds(n)
 
 
+# -- joining ----------------------------------------------------------------------------------------------------
+
+
+WORDS = st.sampled_from(["cell", "Gene", "gene", "worm", "the", "b2b", "x", "Neuron", "nematode"])
+BATCHES = st.lists(st.lists(WORDS, max_size=6).map(" ".join), min_size=1, max_size=5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(BATCHES)
+def test_joined_texts_lose_no_word_in_silence(texts):
+    """Tokens in = tokens kept + tokens named as left out; the first documents and words stay what they were."""
+    first = Corpus.from_texts(["gene cell cell", "cell worm the"])
+    joined = first.joined(texts)
+    assert joined.vocabulary[: first.n_terms] == first.vocabulary
+    assert_array_equal(joined.counts[:2, : first.n_terms].toarray(), first.counts.toarray())
+    assert joined.counts[:2, first.n_terms :].nnz == 0
+    lost = joined.dropped.n_tokens - first.dropped.n_tokens
+    assert joined.n_tokens - first.n_tokens + lost == sum(len(text.split()) for text in texts)
+    new = set(" ".join(texts).lower().split()) & {"neuron", "nematode"}
+    assert set(joined.vocabulary[first.n_terms :]) == new
+    assert all(word in " ".join(joined.notes) for word in new)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_joined_corpora_keep_every_count(data):
+    terms = ["a", "b", "c", "d", "e"]
+    mine = data.draw(st.lists(st.sampled_from(terms), min_size=1, unique=True))
+    theirs = data.draw(st.lists(st.sampled_from(terms), min_size=1, unique=True))
+    draw = st.integers(0, 3)
+    one = Corpus.from_matrix(
+        data.draw(arrays(np.int64, (2, len(mine)), elements=draw)) + np.eye(2, len(mine), dtype=int), mine
+    )
+    two = Corpus.from_matrix(
+        data.draw(arrays(np.int64, (3, len(theirs)), elements=draw)) + np.eye(3, len(theirs), dtype=int), theirs
+    )
+    joined = one.joined(two)
+    assert joined.vocabulary == (*mine, *(term for term in theirs if term not in mine))
+    for part, rows in ((one, slice(0, 2)), (two, slice(2, 5))):
+        found = joined.to_frame().iloc[rows]
+        for term in joined.vocabulary:
+            wanted = part.to_frame()[term].tolist() if term in part.vocabulary else [0] * len(part)
+            assert found[term].tolist() == wanted
+
+
+def test_joined_names_labels_and_metadata_belong_to_their_documents():
+    one = Corpus.from_matrix(
+        [[1, 0], [0, 2]], ["a", "b"], document_labels=["x", "y"], metadata=pd.DataFrame({"year": [1990, 1991]})
+    )
+    two = Corpus.from_matrix([[3]], ["c"], document_names=["new"], metadata=pd.DataFrame({"place": ["Rome"]}))
+    joined = one.joined(two)
+    assert joined.document_names == ("document 0", "document 1", "new")
+    assert joined.document_labels == ("x", "y", "unlabelled")
+    assert joined.metadata["year"].tolist()[:2] == [1990, 1991]
+    assert joined.metadata["place"].tolist()[2] == "Rome"
+    assert joined.metadata.isna().sum().tolist() == [1, 2]
+    assert one.joined([[5, 6]]).counts.toarray().tolist() == [[1, 0], [0, 2], [5, 6]]
+
+
+def test_new_words_are_kept_as_if_all_texts_had_been_read_together():
+    """Of 391 documents words in fewer than three are left out; words that were left out before stay so."""
+    first = Corpus.from_texts([f"cell gene {'rareword' * (number == 0)}" for number in range(190)] + ["worm"] * 190)
+    assert "rareword" not in first.vocabulary
+    joined = first.joined(["cell quince rareword"] * 4 + ["cell once"] + ["worm"] * 6)
+    assert joined.vocabulary == (*first.vocabulary, "quince")
+    table = joined.dropped.table().set_index("word")
+    assert table["rule"]["once"] == "in fewer than 3 documents"
+    assert "that the corpus left out before" in table["rule"]["rareword"].tolist()
+
+
+def test_what_cannot_be_joined(corpus):
+    with pytest.raises(ValueError, match="expected the 5"):
+        corpus.joined([[1, 2]])
+    with pytest.raises(ValueError, match="data frame of texts"):
+        corpus.joined(pd.DataFrame({"text": ["a gene"]}))
+    with pytest.raises(ValueError, match="expected documents"):
+        corpus.joined(lv.Points.from_array([[1.0]]))
+    with pytest.raises(ValueError, match="cannot be joined"):
+        lv.Groups.from_arrays([np.ones((2, 2))]).joined([np.ones((2, 2))])
+
+
 # -- identity ---------------------------------------------------------------------------------------------------
 
 

@@ -390,3 +390,26 @@ def test_batches_hold_every_row_once(n: int):
         assert_array_equal(batch.weight, ids >= 0)
         assert not batch.units.observed[ids < 0].any()
         assert (batch.units.value[ids < 0] == 0).all()
+
+
+# -- joining -----------------------------------------------------------------------------------------------------------
+
+
+def test_joined_rows_follow_with_their_names_and_missing_cells(points):
+    joined = points.joined(lv.Points.from_array([[1.0, np.nan, 2.0]], missing="nan", columns=NAMES))
+    assert_array_equal(joined.values[:5], points.values)
+    assert_array_equal(joined.observed[5], [True, False, True])
+    assert joined.row_names == (*"abcde", "5")
+    assert "joined 1 rows to 5" in joined.notes
+    days = pd.date_range("2026-01-01", periods=2)
+    frame = pd.DataFrame(X[:2], columns=list(NAMES), index=days)
+    dated = lv.Points.from_frame(frame)
+    assert (
+        dated.joined(frame.set_axis(days + pd.Timedelta(days=2)))
+        .to_frame()
+        .index.equals(pd.date_range(days[0], periods=4))
+    )
+    assert dated.joined(points).row_kind == "text"
+    assert len(lv.Points.from_array(X).joined(X[:1]).to_frame()) == 6
+    with pytest.raises(ValueError, match="2 columns"):
+        points.joined(X[:, :2])

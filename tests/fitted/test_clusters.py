@@ -5,6 +5,8 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+from fits_without_parameters import fit_without_parameters
+from scipy.stats import kstest
 
 import lvsearch as lv
 from lvsearch.reports.page_parts import parts_of
@@ -188,3 +190,86 @@ def test_rows_of_answers_do_not_lie_in_one_dot_and_empty_components_are_counted(
     assert (np.abs(drawn - np.round(drawn)) <= 0.2).all()
     assert axes.get_title(loc="left") == "3 components, 2 with rows"
     assert "moved apart at random" in " ".join(text.get_text() for text in axes.texts).replace("\n", " ")
+
+
+# ── the next batch, and rows that fit nowhere ───────────────────────────────────────────────────────────────────────
+
+
+def more_flowers(seed: int) -> pd.DataFrame:
+    random = np.random.default_rng(seed)
+    of = np.repeat([0, 1], [10, 60])
+    values = CENTRES[of] + SPREADS * random.standard_normal((70, 3))
+    return pd.DataFrame(values, columns=["length", "mass", "width"], index=[f"late {row}" for row in range(70)])
+
+
+def test_an_updated_fit_keeps_its_clusters():
+    old = fitted()
+    for seed in range(3):
+        new = old.update(more_flowers(seed))
+        assert len(new.training) == 170
+        np.testing.assert_allclose((new.means() - old.means()) / SPREADS, 0, atol=0.6)
+        assert new.labels()[:100].equals(old.labels())
+        second = int(old.labels().iloc[-1])
+        np.testing.assert_allclose(new.weights()[second], 90 / 170, atol=0.03)
+    with pytest.raises(ValueError, match="2 columns"):
+        old.update(more_flowers(0).to_numpy()[:, :2])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    "model",
+    [
+        lambda values: lv.models.TiedMixture(lv.models.FullCovarianceComponents.weak(values)),
+        lambda values: lv.models.FactorAnalyzerMixture(lv.models.FactorAnalyzerComponents.weak(values, 1)),
+        lambda values: lv.models.IndependentNormalMixture(),
+    ],
+    ids=["tied", "low-rank", "independent"],
+)
+def test_every_kind_of_mixture_keeps_its_clusters(model):
+    random = np.random.default_rng(0)
+    centres = np.array([[-3.0, 0, 0], [3, 0, 3], [0, 4, -3]])
+    first = centres[np.repeat([0, 1, 2], 30)] + 0.5 * random.standard_normal((90, 3))
+    later = centres[np.repeat([2, 1], 30)] + 0.5 * random.standard_normal((60, 3))
+    old = lv.fit(model(first), first, size=3, seed=0)
+    assert old.update(later).labels()[:90].equals(old.labels())
+
+
+def test_a_process_cannot_keep_the_numbers_of_its_clusters():
+    old = fit_without_parameters(lv.models.DPMixture(lv.models.DiagonalComponents()), np.eye(4))
+    with pytest.raises(ValueError, match=r"DPMixture.*expected a model with a size"):
+        old.update(np.eye(4))
+
+
+def test_far_rows_are_the_most_unusual_also_where_cells_are_missing():
+    fit = fitted()
+    rows = flowers().iloc[:30].copy()
+    rows.iloc[:5, 0] = np.nan
+    far = pd.DataFrame([[12, -50, 3], [np.nan, 600, 3]], columns=rows.columns, index=["between", "beyond"])
+    found = fit.unusual(lv.Points.from_frame(pd.concat([rows, far]), missing="nan"), draws=99)
+    assert set(found.index[:2]) == {"between", "beyond"}
+    assert found["p"].iloc[:3].tolist()[:2] == [0.01, 0.01]
+    assert found["p"].iloc[5] > 0.01
+    assert len(fit.unusual(draws=9)) == 100
+
+
+def test_p_values_of_rows_drawn_from_the_fit_are_uniform():
+    found = fitted().unusual(fitted().sample(400, seed=4).drop(columns="component"), draws=499, seed=8)
+    assert kstest(found["p"] - np.random.default_rng(0).random(400) / 500, "uniform").pvalue > 0.01
+
+
+def test_counts_without_a_model_of_their_total_are_compared_at_the_same_total():
+    """Rows of 5 and of 50 counts, in the same shares: neither is unusual beside rows of its own length."""
+    random = np.random.default_rng(2)
+    counts = random.multinomial(np.repeat([5, 50], 30), [0.7, 0.2, 0.1]).astype(float)
+    fit = lv.fit(lv.models.FiniteMixture(lv.models.MultinomialComponents()), counts, size=1, seed=0)
+    found = fit.unusual(np.vstack([counts, [[0, 0, 50]]]), draws=99)
+    assert found.index[0] == 60
+    assert found["p"].iloc[0] == 0.01
+    assert 0.2 < found["p"].loc[range(30)].mean() < 0.9
+    assert 0.2 < found["p"].loc[range(30, 60)].mean() < 0.9
+
+
+def test_models_whose_units_are_not_drawn_say_so():
+    fit = fit_without_parameters(lv.models.LatentBlockModel(lv.models.BernoulliComponents()), np.eye(4))
+    with pytest.raises(ValueError, match="LatentBlockModel, whose units are not drawn"):
+        fit.unusual()

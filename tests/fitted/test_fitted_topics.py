@@ -5,6 +5,8 @@ from functools import cache
 import numpy as np
 import pandas as pd
 import pytest
+from fits_without_parameters import fit_without_parameters
+from scipy.stats import kstest
 
 import lvsearch as lv
 from lvsearch.files.storage import CorruptFolderError, read_folder, write_folder
@@ -254,3 +256,131 @@ def test_arranged_topics_are_saved_and_loaded(tmp_path):
         write_folder(tmp_path / "fit", body | {"arrangement": wrong}, arrays)
         with pytest.raises(CorruptFolderError, match="a damaged arrangement of topics"):
             lv.load_fit(tmp_path / "fit")
+
+
+# ── the next batch, and documents that fit nowhere ──────────────────────────────────────────────────────────────────
+
+
+WORDS = tuple(f"{kind}{number}" for kind in ("fruit", "metal", "fish") for number in range(8))
+NEW_WORDS = ("fruitier", "fishier")
+
+
+def planted(random, n: int, new_share: float = 0.0):
+    """Return n documents of 30 words from three topics; fruit and fish may have a new word each, with this share."""
+    topics = np.zeros((3, len(WORDS) + 2))
+    for topic in range(3):
+        topics[topic, 8 * topic : 8 * topic + 8] = np.arange(8, 0, -1) / 36
+    for topic, word in ((0, len(WORDS)), (2, len(WORDS) + 1)):
+        topics[topic] *= 1 - new_share
+        topics[topic, word] = new_share
+    counts = np.stack([random.multinomial(30, shares @ topics) for shares in random.dirichlet(np.full(3, 0.2), n)])
+    return counts if new_share else counts[:, : len(WORDS)]
+
+
+@cache
+def first_batch(seed: int = 0):
+    corpus = lv.Corpus.from_matrix(planted(np.random.default_rng(seed), 60), WORDS)
+    return lv.fit(lv.models.LDA(concentration=1.0, topic_concentration=0.1), corpus, size=3, seed=seed)
+
+
+def second_batch(seed: int = 0) -> lv.Corpus:
+    """New words come first, so that columns differ from those of the first batch."""
+    counts = planted(np.random.default_rng(1000 + seed), 30, new_share=0.2)
+    order = [len(WORDS), len(WORDS) + 1, *range(len(WORDS))]
+    return lv.Corpus.from_matrix(counts[:, order], [(*WORDS, *NEW_WORDS)[place] for place in order])
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (1, 2, 3))])
+def test_an_updated_fit_keeps_its_topics_and_puts_new_words_into_them(seed):
+    old, batch = first_batch(seed), second_batch(seed)
+    new = old.update(batch)
+    assert (type(new), new.size, new.model.describe()) == (type(old), old.size, old.model.describe())
+    assert len(new.training) == 90
+    before, after = old.table("topic_word"), new.table("topic_word")
+    assert after.columns.tolist() == [*WORDS, *NEW_WORDS]
+    similar = np.sqrt(before.to_numpy()) @ np.sqrt(after[list(WORDS)].to_numpy()).T
+    assert similar.argmax(axis=1).tolist() == [0, 1, 2]
+    assert (np.diag(similar) > 0.8).all()
+    for kind, word in (("fruit", "fruitier"), ("fish", "fishier")):
+        own = int(before[[f"{kind}{number}" for number in range(8)]].sum(axis=1).idxmax())
+        assert after[word][own] > 0.04
+        assert after[word].drop(index=own).max() < 0.02
+    # the fit has climbed: it explains all documents better than the old topics with the new words spread over them
+    assert new.evidence.lower > old.evidence.lower + batch.n_tokens * np.log(1 / len(after.columns))
+    assert new.update(batch).table("topic_word").columns.tolist() == after.columns.tolist()
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        lv.models.MixtureOfUnigrams(),
+        pytest.param(lv.models.PLSI(), marks=pytest.mark.thorough),
+        pytest.param(lv.models.LDA(1.0).plug_in(), marks=pytest.mark.thorough),
+    ],
+    ids=["unigrams", "pLSI", "plug-in"],
+)
+def test_other_topic_models_are_updated_too(model):
+    counts = np.kron(np.eye(2, dtype=int), np.full((5, 3), 4)) + 1
+    old = lv.fit(model, lv.Corpus.from_matrix(counts, WORDS[:6]), size=2, seed=0, evidence="bound")
+    more = np.hstack([counts, np.repeat([[0], [9]], 5, axis=0)])
+    new = old.update(lv.Corpus.from_matrix(more, [*WORDS[:6], "late"]))
+    before, after = old.table("topic_word"), new.table("topic_word")
+    assert after.columns.tolist() == [*WORDS[:6], "late"]
+    np.testing.assert_array_equal(
+        before.idxmax(axis=1).str[-1].astype(int) < 3, after[list(WORDS[:6])].idxmax(axis=1).str[-1].astype(int) < 3
+    )
+    second = int(before[list(WORDS[3:6])].sum(axis=1).idxmax())
+    assert after["late"][second] > 0.15 > 0.05 > after["late"][1 - second]
+
+
+def test_texts_and_matrices_are_batches_too():
+    corpus = lv.Corpus.from_texts(["apple pear apple", "iron tin iron"] * 5)
+    old = lv.fit(lv.models.MixtureOfUnigrams(), corpus, size=2, seed=0)
+    assert old.update(["a quince and an apple"]).table("topic_word").columns.tolist()[-1] == "quince"
+    assert len(old.update(np.array([[1, 2, 0, 0]])).training) == 11
+    with pytest.raises(ValueError, match="expected documents"):
+        old.update(lv.Points.from_array([[1.0]]))
+
+
+def test_a_process_cannot_keep_the_numbers_of_its_topics():
+    corpus = lv.Corpus.from_matrix(np.eye(4, dtype=int) * 3, WORDS[:4])
+    with pytest.raises(ValueError, match=r"HDP.*expected a model with a size"):
+        fit_without_parameters(lv.models.HDP(), corpus).update(corpus)
+
+
+def test_documents_of_other_words_are_the_most_unusual():
+    """Thirty words spread over all topics alike, which no topic explains."""
+    fit, random = first_batch(), np.random.default_rng(5)
+    foreign = random.multinomial(30, np.full(len(WORDS), 1 / len(WORDS)), 3)
+    data = lv.Corpus.from_matrix(
+        np.concatenate([planted(random, 40), foreign]), WORDS, document_names=list(map(str, range(43)))
+    )
+    found = fit.unusual(data, draws=99)
+    assert set(found.index[:3]) == {"40", "41", "42"}
+    assert (found["p"].iloc[:3] == 0.01).all()
+    assert found["p"].is_monotonic_increasing
+    assert found["p"].iloc[-1] <= 1
+    np.testing.assert_allclose(found["score"].loc["7"], fit.score_units(data)[7] / 30, rtol=1e-5)
+    pd.testing.assert_frame_equal(found, fit.unusual(data, draws=99, seed=0))
+    assert len(fit.unusual(draws=9)) == 60
+    with pytest.raises(ValueError, match="draws"):
+        fit.unusual(data, draws=0)
+
+
+def test_an_empty_document_is_not_unusual():
+    found = first_batch().unusual(np.array([[0] * 24, [5, *[0] * 23]]), draws=9)
+    assert found["p"][0] == 1
+    assert np.isnan(found["score"][0])
+
+
+@pytest.mark.thorough
+def test_p_values_of_documents_drawn_from_the_fit_are_uniform():
+    """Documents of several lengths, drawn by a hand-written sampler from the fitted topics."""
+    fit, random = first_batch(), np.random.default_rng(11)
+    topics = fit.table("topic_word").to_numpy(np.float64)
+    topics = topics / topics.sum(axis=1, keepdims=True)
+    lengths = random.choice([10, 20, 40], 400)
+    shares = random.dirichlet(fit.alpha, 400)
+    counts = np.stack([random.multinomial(n, share @ topics) for n, share in zip(lengths, shares, strict=True)])
+    found = fit.unusual(counts, draws=499, seed=3)
+    assert kstest(found["p"] - random.random(400) / 500, "uniform").pvalue > 0.01

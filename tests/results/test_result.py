@@ -579,3 +579,92 @@ def test_an_error_of_rounding_is_not_told_in_digits():
     model = lv.models.FiniteMixture(lv.models.DiagonalComponents.scaled_to(rows))
     found = lv.search(model, rows, max_size=2, starts=2, evidence="bound", progress=False)
     assert "from the spread of repeated fits, is below 0.001 nats" in found.summary()
+
+
+# ── more data ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def kinds_of_documents(random, kinds: tuple[int, ...], n: int) -> np.ndarray:
+    """Return n documents of 20 words of each of some kinds; kind k has words 5 k to 5 k + 4 of twenty."""
+    shares = np.kron(np.eye(4), np.full(5, 0.2))
+    return np.concatenate([random.multinomial(20, shares[kind], n) for kind in kinds])
+
+
+def batches() -> tuple[lv.Corpus, lv.Corpus]:
+    """Two kinds of documents, and a batch of both and of a third one with words of its own, which come first."""
+    random = np.random.default_rng(3)
+    first = kinds_of_documents(random, (0, 1), 12)[:, :10]
+    order = [*range(10, 15), *range(10)]
+    later = kinds_of_documents(random, (0, 1, 2), 8)[:, order]
+    names = [f"w{number}" for number in range(15)]
+    return lv.Corpus.from_matrix(first, names[:10]), lv.Corpus.from_matrix(later, [names[place] for place in order])
+
+
+def test_a_search_of_more_data_begins_where_the_last_one_ended(tmp_path):
+    """A mixture of unigrams is fitted without compiling anything."""
+    corpus, later = batches()
+    train, test = corpus.split(0.2, seed=1)
+    model, prior = lv.models.MixtureOfUnigrams(), lv.sizes.Poisson(2)
+    old = lv.search(model, train, prior=prior, evidence="bound", max_size=5, seed=4, held_out=test, progress=False)
+    assert old.best_size == (2,)
+    new = old.update(later, progress=False)
+    assert [visit.size for visit in new.visits[:3]] == [(1,), (2,), (3,)]
+    assert new.visits[1].trials[0].start == "an earlier fit of this size"
+    assert new.is_finished
+    assert new.best_size == (3,)
+    assert (new.prior, new.settings) == (old.prior, old.settings)
+    assert old.best_size == (2,)
+    assert new.training.vocabulary == (*corpus.vocabulary, *(f"w{number}" for number in range(10, 15)))
+    before, after = old.best.table("topic_word"), new.best.table("topic_word")
+    similar = np.sqrt(before.to_numpy()) @ np.sqrt(after.to_numpy()[:, :10]).T
+    assert similar.argmax(axis=1).tolist() == [0, 1]
+    assert after.loc[2, [f"w{number}" for number in range(10, 15)]].sum() > 0.9
+    assert new.held_out.vocabulary == new.training.vocabulary
+    assert new.held_out.n_tokens == test.n_tokens
+    new.save(tmp_path / "run")
+    assert lv.load(tmp_path / "run").best_size == (3,)
+    fewer = old.update(later, max_size=2, seed=7, prior=OTHER, progress=False)
+    assert max(visit.size for visit in fewer.visits) == (2,)
+    assert (fewer.settings.seed, fewer.prior) == (7, OTHER)
+    with pytest.raises(ValueError, match="expected documents"):
+        old.update(lv.Points.from_array([[1.0]]))
+    with pytest.raises(ValueError, match="seconds"):
+        old.update(later, seconds=-1)
+
+
+def test_a_search_over_a_function_has_no_data_to_join():
+    result = lv.search(lv.from_function(lambda size: -float(size)), max_size=2, progress=False)
+    with pytest.raises(ValueError, match="without a model"):
+        result.update([[1]])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("evidence", ["annealed", "plug-in"])
+def test_a_topic_that_only_the_new_batch_has_is_found(evidence):
+    corpus, later = batches()
+    model = lv.models.LDA(concentration=0.5, topic_concentration=0.2)
+    old = lv.search(model, corpus, evidence=evidence, max_size=4, starts=1, seed=0, progress=False)
+    new = old.update(later, progress=False)
+    assert [visit.size for visit in new.visits[:3]] == [(1,), old.best_size, (old.best_size[0] + 1,)]
+    if evidence == "annealed":
+        assert (old.best_size, new.best_size) == ((2,), (3,))
+        before, after = old.best.table("topic_word"), new.best.table("topic_word")
+        similar = np.sqrt(before.to_numpy()) @ np.sqrt(after.to_numpy()[:, :10]).T
+        assert similar.argmax(axis=1).tolist() == [0, 1]
+        assert after.loc[2, [f"w{number}" for number in range(10, 15)]].sum() > 0.9
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("evidence", ["marginal", "predictive"])
+def test_a_cluster_that_only_the_new_batch_has_is_found(evidence):
+    """Chains over partitions and predictions begin anew; clusters keep their numbers all the same."""
+    random = np.random.default_rng(0)
+    centres = np.array([[-5.0, 0], [5, 0], [0, 9]])
+    first = centres[np.repeat([0, 1], 20)] + random.standard_normal((40, 2))
+    later = centres[np.repeat([1, 2], 15)] + random.standard_normal((30, 2))
+    model = lv.models.FiniteMixture(lv.models.DiagonalComponents.scaled_to(np.concatenate([first, later])))
+    starts = 3 if evidence == "predictive" else None
+    old = lv.search(model, first, evidence=evidence, max_size=4, starts=starts, seed=0, progress=False)
+    new = old.update(later, progress=False)
+    assert (old.best_size, new.best_size) == ((2,), (3,))
+    assert new.best.labels()[:40].equals(old.best.labels())

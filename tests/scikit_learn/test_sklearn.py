@@ -31,7 +31,7 @@ WITHOUT_FITS = {
     *("check_do_not_raise_errors_in_init_or_set_params", "check_parameters_default_constructible"),
     *("check_get_params_invariance", "check_set_params", "check_estimators_unfitted", "check_transformers_unfitted"),
     *("check_complex_data", "check_estimators_empty_data_messages", "check_fit1d", "check_fit2d_1sample"),
-    *("check_fit_non_negative", "check_estimators_partial_fit_n_features"),
+    "check_fit_non_negative",
 }
 """The checks of scikit-learn that fit nothing, or expect that a fit is refused."""
 
@@ -333,3 +333,32 @@ def test_empty_cells_are_refused_with_advice_of_our_own():
                 ValueError, match=r"NaN in 1 of 8 cells of X, the first in row 2, column.*counts of words"
             ):
                 TopicSearch().fit(counts)
+
+
+def test_partial_fit_updates_the_fit_of_the_first_batch():
+    random = np.random.default_rng(0)
+    batches = [random.multinomial(20, np.kron(np.eye(2), np.full(3, 1 / 3))[kind], 8) for kind in (0, 1, 1)]
+    search = TopicSearch(lv.models.MixtureOfUnigrams(), random_state=0, **QUICK).partial_fit(
+        np.concatenate(batches[:2])
+    )
+    first = search.best_
+    assert search.partial_fit(batches[2]) is search
+    assert search.best_size_ == first.size[0]
+    assert (len(first.training), len(search.best_.training), len(search.result_.training)) == (16, 24, 16)
+    np.testing.assert_array_equal(
+        search.components_.argmax(axis=1) < 3, first.table("topic_word").to_numpy().argmax(axis=1) < 3
+    )
+    assert search.transform(batches[0]).shape == (8, first.size[0])
+    with pytest.raises(ValueError, match="X has 5 features"):
+        search.partial_fit(batches[0][:, :5])
+    assert len(search.fit(batches[0]).best_.training) == 8
+
+
+@pytest.mark.thorough
+def test_partial_fit_of_clusters_has_the_labels_of_the_last_batch():
+    rows = np.concatenate([np.random.default_rng(0).normal(mean, 1, (20, 2)) for mean in (-6, 6)])
+    search = MixtureSearch(covariance_type="diag", random_state=0, **QUICK).partial_fit(rows)
+    labels = search.labels_
+    search.partial_fit(rows[30:])
+    assert search.labels_.tolist() == labels[30:].tolist()
+    assert len(search.best_.training) == 50
