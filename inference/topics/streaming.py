@@ -38,8 +38,13 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import StoredDocuments, counts_of
 from lvsearch.inference.data.memory import MemoryPlan
 from lvsearch.inference.data.packing import DocumentTiles, PackedDocuments, batches_for, pack
-from lvsearch.inference.data.scratch import ScratchArray
-from lvsearch.inference.data.streaming import DocumentPiece, StreamedDocuments, pack_streamed, streamed_layout_on_device
+from lvsearch.inference.data.streaming import (
+    DocumentPiece,
+    ScratchArray,
+    StreamedDocuments,
+    pack_streamed,
+    streamed_layout_on_device,
+)
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.generators import fold_in, permutation, split_key

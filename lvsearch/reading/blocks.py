@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 
 from lvsearch.files.packed_files import open_text
 from lvsearch.files.plain_text import one_line
-from lvsearch.inference.data.scratch import ScratchArray
+from lvsearch.inference.data.streaming import ScratchArray
 from lvsearch.reading.counts import (
     COLUMNS,
     ROWS,

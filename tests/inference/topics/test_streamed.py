@@ -17,8 +17,7 @@ from lvsearch.inference.data.documents import documents
 from lvsearch.inference.data.mapped import CountFiles, files_of
 from lvsearch.inference.data.memory import Chunks
 from lvsearch.inference.data.packing import PackedDocuments, pack
-from lvsearch.inference.data.scratch import ScratchArray
-from lvsearch.inference.data.streaming import StreamedDocuments, pack_streamed, streamed_layout
+from lvsearch.inference.data.streaming import ScratchArray, StreamedDocuments, pack_streamed, streamed_layout
 from lvsearch.inference.engine.describing import bound_units, describe_units
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.engine.estimator import estimator
