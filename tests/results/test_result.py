@@ -638,8 +638,9 @@ def test_a_search_over_a_function_has_no_data_to_join():
         result.update([[1]])
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("evidence", ["annealed", "plug-in"])
+@pytest.mark.parametrize(
+    "evidence", [pytest.param("annealed", marks=pytest.mark.slow), pytest.param("plug-in", marks=pytest.mark.thorough)]
+)
 def test_a_topic_that_only_the_new_batch_has_is_found(evidence):
     corpus, later = batches()
     model = lv.models.LDA(concentration=0.5, topic_concentration=0.2)
