@@ -33,13 +33,19 @@ def reference_model(given: Model, data: Dataset, size: tuple[int, ...]) -> Calla
     given: the model.
     size: how many components, for each size variable.
 
-    Raises ValueError for a model with point estimates, which have no posterior, and for indicators that cannot be
-    summed out (`log_unit_summed`).
+    Raises ValueError for a model with point estimates, which have no posterior, for indicators that cannot be summed
+    out (`log_unit_summed`), and for continuous variables that only a unit with a certain indicator has.
     """
     on = given.active(size, size)
     lengths = {**{axis: len(mask) for axis, mask in on.items()}, **data.extents}
     local_sites = given.locals()
     summed = tuple(name for name, site in local_sites.items() if isinstance(site.family, IndicatorFamily))
+    for name, site in local_sites.items():
+        if site.gate is not None and name not in summed:
+            raise ValueError(
+                f"got {type(given).__name__}, whose {name} exist only in the {site.gate.site} that a unit has, "
+                "expected a model without such variables: with indicators summed out they have no density of their own"
+            )
 
     @full_precision
     def numpyro_model() -> None:

@@ -293,6 +293,8 @@ def test_what_takes_whole_rows_only_says_so():
             lv.search(mixture, points, evidence="annealed", max_size=2, progress=False)
         with pytest.raises(ValueError, match=r"annealed evidence and lv\.sample do not draw"):
             lv.sample(mixture, points, size=2)
+        with pytest.raises(ValueError, match="whose cells exist only in the component that a unit has"):
+            lv.to_numpyro(mixture, points, size=2)
     at_means = weak.at_prior_means()
     for model in (lv.models.DPMixture, lv.models.HiddenMarkov, lv.models.HDPMixture):
         with pytest.raises(ValueError, match="missing cells are latent"):
