@@ -1,12 +1,13 @@
 """How often the number of clusters, or of features, found by a search with its defaults is the planted one.
 
-    python tests/benchmarks/planted_clusters.py [--features] [--tables 40] [--seed 0] [--minutes 25] [--error 3]
+    python tests/benchmarks/planted_clusters.py [--features | --gaps] [--tables 40] [--seed 0] [--minutes 25] [--error 3]
 
 Every table is drawn from the model and the prior that it is then searched with: the number of components from
 1 + Poisson(3), weights from a symmetric Dirichlet(1), each column of each component its own Gaussian under the
 Normal–Gamma prior of `lv.models.DiagonalComponents`, 300 to 2,000 rows (evenly on a logarithmic scale), 2 to 10
 columns. With `--features`: the number of features from 1 + Poisson(5), the rest from the priors of `FEATURES`, 40 to
-400 rows, 5 to 25 columns; with probability ½ a tenth of the cells is missing. One line a table: the planted number of
+400 rows, 5 to 25 columns; with probability ½ a tenth of the cells is missing. With `--gaps`: clusters with a full
+covariance each under the Normal–Wishart prior of `GAPPED`, and a tenth of the cells is missing in every table. One line a table: the planted number of
 components K, how many of them some row is in (or has, K₊), what the search says of both, and its processor seconds. At
 the end: how often the range that is named with 95 % holds the planted number, and how many answers with a probability
 above .95 were wrong, of K and of K₊. The same is counted of answers that have an error planted: evidence that is 3 nats
@@ -19,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from scipy.stats import wishart
 
 import lvsearch as lv
 
@@ -31,6 +33,10 @@ FEATURES = lv.models.IBP(
     noise_precision=lv.models.GammaPrior(3.0, 1.0),
 )
 """The model of `--features`: on average two features a row, loadings of about 1, and noise of about .6."""
+GAPPED = lv.models.FiniteMixture(
+    lv.models.FullCovarianceComponents(0.0, 1.0, 0.1, excess_degrees=4.0, spread=2.0, partial_rows=True)
+)
+"""The model of `--gaps`: covariances are about I on average, and means some three standard deviations apart."""
 HELD = 0.95
 
 
@@ -93,6 +99,22 @@ def draw_features(rng: np.random.Generator, most_rows: int) -> tuple[np.ndarray,
     return np.where(missing, np.nan, rows), n_features, int(features.any(0).sum())
 
 
+def draw_gaps(rng: np.random.Generator, most_rows: int) -> tuple[np.ndarray, int, int]:
+    """Draw (rows (row, column), NaN where missing, components, components that some row is in) from prior and model."""
+    components = 1 + int(rng.poisson(3))
+    n_rows = int(np.exp(rng.uniform(np.log(300), np.log(most_rows))))
+    n_columns = int(rng.integers(2, 11))
+    labels = rng.choice(components, n_rows, p=rng.dirichlet(np.ones(components)))
+    rows = np.empty((n_rows, n_columns))
+    for component in range(components):
+        precision = np.atleast_2d(wishart(3.0 + n_columns, np.eye(n_columns) / 2).rvs(random_state=rng))
+        covariance = np.linalg.inv(precision)
+        mean = rng.multivariate_normal(np.zeros(n_columns), covariance / 0.1)
+        own = np.flatnonzero(labels == component)
+        rows[own] = rng.multivariate_normal(mean, covariance, len(own))
+    return np.where(rng.random(rows.shape) < 0.1, np.nan, rows), components, len(np.unique(labels))
+
+
 def answer_of(probability: np.ndarray, first: int = 1) -> Answer:
     """Return the answer of probabilities of `first`, …, (number,): the most probable ones that hold 95 %."""
     order = np.argsort(-probability, kind="stable")
@@ -133,13 +155,17 @@ def main() -> None:
     parser.add_argument("--tables", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0, help="of the first table; the others follow")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="after which no further table is begun")
-    parser.add_argument("--features", action="store_true", help="features of rows, instead of clusters")
+    of_data = parser.add_mutually_exclusive_group()
+    of_data.add_argument("--features", action="store_true", help="features of rows, instead of clusters")
+    of_data.add_argument("--gaps", action="store_true", help="clusters with full covariances, and missing cells")
     parser.add_argument("--most-rows", type=int, help="by default 2,000 for clusters, 400 for features")
     parser.add_argument("--error", type=float, default=3.0, help="nats by which each further component is too probable")
     settings = parser.parse_args()
-    model, prior, draw, usual = (
-        (FEATURES, FEATURE_PRIOR, draw_features, 400) if settings.features else (MODEL, PRIOR, draw_table, 2000)
-    )
+    model, prior, draw, usual = MODEL, PRIOR, draw_table, 2000
+    if settings.features:
+        model, prior, draw, usual = FEATURES, FEATURE_PRIOR, draw_features, 400
+    elif settings.gaps:
+        model, draw = GAPPED, draw_gaps
     rows, began = [], time.perf_counter()
     print(
         "| rows × columns | K | found | holds | K₊ | found | holds | settled | seconds |\n"
