@@ -1,17 +1,18 @@
 """How often the number of clusters, or of features, found by a search with its defaults is the planted one.
 
-    python tests/benchmarks/planted_clusters.py [--features | --gaps] [--tables 40] [--seed 0] [--minutes 25] [--error 3]
+    python tests/benchmarks/planted_clusters.py [--features | --gaps] [--tables 40] [--seed 0] [--minutes 25]
 
 Every table is drawn from the model and the prior that it is then searched with: the number of components from
 1 + Poisson(3), weights from a symmetric Dirichlet(1), each column of each component its own Gaussian under the
 Normal–Gamma prior of `lv.models.DiagonalComponents`, 300 to 2,000 rows (evenly on a logarithmic scale), 2 to 10
 columns. With `--features`: the number of features from 1 + Poisson(5), the rest from the priors of `FEATURES`, 40 to
 400 rows, 5 to 25 columns; with probability ½ a tenth of the cells is missing. With `--gaps`: clusters with a full
-covariance each under the Normal–Wishart prior of `GAPPED`, and a tenth of the cells is missing in every table. One line a table: the planted number of
-components K, how many of them some row is in (or has, K₊), what the search says of both, and its processor seconds. At
-the end: how often the range that is named with 95 % holds the planted number, and how many answers with a probability
-above .95 were wrong, of K and of K₊. The same is counted of answers that have an error planted: evidence that is 3 nats
-too high for every further component (`--error`). A check that these answers pass as well would be no check.
+covariance each under the Normal–Wishart prior of `GAPPED`, and a tenth of the cells is missing in every table. One line
+a table: the planted number of components K, how many of them some row is in (or has, K₊), what the search says of both,
+and its processor seconds. At the end: how often the range that is named with 95 % holds the planted number, and how
+many answers with a probability above .95 were wrong, of K and of K₊. The same is counted of answers that have an error
+planted: evidence that is 3 nats too high for every further component (`--error`). A check that these answers pass as
+well would be no check.
 """
 
 import argparse
