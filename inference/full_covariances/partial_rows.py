@@ -28,8 +28,8 @@ from lvsearch.inference.mixtures.rows import coordinates_and_carriers, fill_in
 from lvsearch.models.components import FullCovarianceComponents
 from lvsearch.models.components.covariances import cells_given_others
 from lvsearch.models.exponential.matrices import solve_lower
-from lvsearch.models.finite_mixture import FiniteMixture
-from lvsearch.models.tied_mixture import TiedMixture
+from lvsearch.models.mixture import MixtureModel
+from lvsearch.models.units import Row
 
 STEP = 32
 """Arrays over rows with missing cells are padded to a multiple of this many rows."""
@@ -68,14 +68,13 @@ class PartialRows(eqx.Module):
         units, _ = padded_rows(data)
         seen = np.asarray(units.observed)
         partial = np.flatnonzero(seen.any(1) & ~seen.all(1))
-        with jax.enable_x64(True):
-            y = np.asarray(coordinates_and_carriers(component, units)[0])
-            filled = np.asarray(fill_in(component.at_prior_means(), y, seen))[partial]
+        y, filled = _filled_in(component, units)
+        filled = filled[partial]
         padding = -len(partial) % STEP
         places = np.concatenate([partial, np.full(padding, len(seen))])
         missing = np.pad(~seen[partial], ((0, padding), (0, 0)))
         most = min(seen.shape[1], 1 << (int(missing.sum(1).max(initial=1)) - 1).bit_length())
-        has_cells = seen.any(1).astype(np.float64)
+        has_cells = np.asarray(seen.any(1), np.float64)
         filled = np.pad(filled, ((0, padding), (0, 0)))
         return cls(np.asarray(len(partial)), places, filled, missing, y, has_cells, most)
 
@@ -141,14 +140,21 @@ class PartialRows(eqx.Module):
         return labels, cells
 
 
-Mixture = TypeVar("Mixture", FiniteMixture, TiedMixture)
+def _filled_in(component: FullCovarianceComponents, units: Row) -> tuple[np.ndarray, np.ndarray]:
+    """Return rows in the components' coordinates, 0 where cells are missing, and the same rows filled in."""
+    with jax.enable_x64(True):
+        y = coordinates_and_carriers(component, units)[0]
+        return np.asarray(y), np.asarray(fill_in(component.at_prior_means(), y, np.asarray(units.observed)))
+
+
+Mixture = TypeVar("Mixture", bound=MixtureModel)
 
 
 def without_missing_cells(model: Mixture, data: Dataset) -> tuple[Mixture, Dataset]:
-    """Return (the mixture whose rows have all cells, rows with every missing cell at the components' location).
+    """Return (the mixture whose rows have all cells, rows with missing cells where one Gaussian of all rows has them).
 
-    It is for chains that know no missing cells, and get the cells of each particle later. Rows without cells stay as
-    they are. If no cells of the model are latent, both are returned unchanged.
+    It is for chains that know no missing cells: to begin a fit with, or to get the cells of each particle later. Rows
+    without cells stay as they are. If no cells of the model are latent, both are returned unchanged.
 
     model: the mixture. data: its rows.
     """
@@ -158,7 +164,7 @@ def without_missing_cells(model: Mixture, data: Dataset) -> tuple[Mixture, Datas
     assert isinstance(component, FullCovarianceComponents)  # the only kind with partial rows
     units, _ = rows_of(data)
     seen = np.asarray(units.observed)
-    location = np.broadcast_to(np.asarray(component.location, np.float64), seen.shape)
+    expected = np.asarray(component.location) + np.asarray(component.scale) * _filled_in(component, units)[1]
     has_cells = np.broadcast_to(seen.any(1, keepdims=True), seen.shape).copy()
-    whole = rows(np.where(seen, np.asarray(units.value), location), has_cells)
+    whole = rows(np.where(seen, np.asarray(units.value), expected), has_cells)
     return replace(model, components=replace(component, partial_rows=False)), whole

@@ -161,8 +161,8 @@ def _partial_row_sums(
         def packed(laws: CellsGivenOthers, y: Array, o: Array) -> Float[Array, "component packed"]:
             return pack_each(components, components.expected_increments(laws, y, o))
 
-        each = jax.vmap(packed)(laws, tile.coordinates, jnp.asarray(tile.observed))
-        log_total = tile.weight @ jax.nn.logsumexp(logits, axis=-1)
+        each = jax.vmap(packed)(laws, jnp.asarray(tile.coordinates), jnp.asarray(tile.observed))
+        log_total = jnp.asarray(tile.weight) @ jax.nn.logsumexp(logits, axis=-1)
         # components that do not exist have laws without meaning
         sums = jnp.einsum("rk,rkp->kp", shares, jnp.where(on["component"][:, None], each, 0.0))
         return jax.tree.map(jnp.add, carry, Sums(sums, shares.sum(0), log_total)), None

@@ -646,7 +646,7 @@ def _parameters_given_labels(
         on = model.active((size,), capacity)
 
         def locals_of(number: int, ids: Array) -> dict[str, Any]:
-            found = {"component": jax.nn.one_hot(components[jnp.maximum(ids, 0)], capacity[0])}
+            found: dict[str, Any] = {"component": jax.nn.one_hot(components[jnp.maximum(ids, 0)], capacity[0])}
             if "variant" in model.locals():
                 shape = len(ids), capacity[0]
                 drawn = jax.random.categorical(jax.random.fold_in(key, number), log_variants, shape=shape)

@@ -388,8 +388,8 @@ def _decoded_draws(
         raise TypeError("the draws of partitions name components that the chains have no places for")
     if not all(np.isfinite(each).all() for each in drawn.values()):
         raise TypeError("the hyper-parameters of draws of partitions are not finite numbers")
-    cells = arrays.get(DRAWN_CELLS)
-    of_present = np.shape(arrays.get(CELLS))
+    cells, present = arrays.get(DRAWN_CELLS), arrays.get(CELLS)
+    of_present = () if present is None else present.shape
     if cells is not None and not (cells.shape == (len(groups), *of_present) and np.isfinite(cells).all()):
         raise TypeError("the cells of draws of partitions do not belong to the chains")
     return AllocationDraws(groups, drawn, cells)
