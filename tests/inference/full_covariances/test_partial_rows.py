@@ -274,7 +274,8 @@ def test_the_estimator_of_scikit_learn_takes_announced_gaps():
     search = lv.sklearn.MixtureSearch(missing="nan", max_size=4).fit(holed)
     assert search.best_size_ == 3
     assert adjusted_rand_score(labels, search.labels_) > 0.95
-    np.testing.assert_array_equal(search.predict(whole), search.predict(np.where(np.isnan(holed), holed, whole)))
+    np.testing.assert_array_equal(search.predict(holed), search.labels_)
+    assert adjusted_rand_score(labels, search.predict(whole)) > 0.98  # with all cells, rows are told apart better
     with pytest.raises(ValueError, match="missing=\"nan\" with covariance_type='low-rank', expected one of"):
         lv.sklearn.MixtureSearch(covariance_type="low-rank", missing="nan").fit(holed)
     with pytest.raises(ValueError, match="missing"):
