@@ -631,10 +631,10 @@ def test_new_words_are_kept_as_if_all_texts_had_been_read_together():
     """Of 391 documents words in fewer than three are left out; words that were left out before stay so."""
     first = Corpus.from_texts([f"cell gene {'rareword' * (number == 0)}" for number in range(190)] + ["worm"] * 190)
     assert "rareword" not in first.vocabulary
-    joined = first.joined(["cell quince rareword"] * 4 + ["cell plum"] + ["worm"] * 6)
+    joined = first.joined(["cell quince rareword"] * 4 + ["cell hapax"] + ["worm"] * 6)
     assert joined.vocabulary == (*first.vocabulary, "quince")
     table = joined.dropped.table().set_index("word")
-    assert table["rule"]["plum"] == "in fewer than 3 documents"
+    assert table["rule"]["hapax"] == "in fewer than 3 documents"
     assert "that the corpus left out before" in table["rule"]["rareword"].tolist()
 
 
