@@ -64,8 +64,8 @@ def alleles_of(vocabulary: Sequence[str]) -> tuple[int, ...]:
     for word in vocabulary:
         if "=" not in word:
             raise ValueError(
-                f'got the word {word!r}, expected "locus=allele": lv.Genotypes.from_structure, .from_ped, .from_raw '
-                "and .from_vcf make such corpora"
+                f'got the word {word!r}, expected "locus=allele": lv.Genotypes.from_structure, .from_ped, .from_raw, '
+                ".from_bed and .from_vcf make such corpora"
             )
     runs = [(name, len(list(each))) for name, each in groupby(vocabulary, key=lambda w: w.rpartition("=")[0])]
     names = [name for name, _ in runs]

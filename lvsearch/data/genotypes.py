@@ -1,6 +1,6 @@
 """Genotypes of individuals: the number of copies of every allele of every locus that each individual has.
 
-They are read from text files of other programs: STRUCTURE's data file, PLINK's .ped and .raw, and variant calls (VCF).
+They are read from files of other programs: STRUCTURE's data file, PLINK's .ped, .raw and .bed, and variant calls (VCF).
 """
 
 import os
@@ -17,15 +17,19 @@ from lvsearch.data.base import Nouns
 from lvsearch.data.corpus import Corpus
 from lvsearch.data.points import Points
 from lvsearch.files.packed_files import open_text
+from lvsearch.files.untrusted_files import open_ordinary
 from lvsearch.models.admixture import alleles_of
-from lvsearch.models.plain_arguments import shortened_repr, whole_number
+from lvsearch.models.plain_arguments import as_path, shortened_repr, whole_number
 from lvsearch.reading.vocabulary import read_lines
 
 PED_COLUMNS = ("family", "individual", "father", "mother", "sex", "phenotype")
+BIM_COLUMNS = ("chromosome", "variant", "place in centimorgans", "place in bases", "allele 1", "allele 2")
 RAW_COLUMNS = ("FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE")
 VCF_COLUMNS = ("#CHROM", "POS", "ID", "REF", "ALT", "QUAL", "FILTER", "INFO", "FORMAT")
 UNKNOWN = "."
-"""The mark of an unknown allele, an absent name or an absent value in a VCF file."""
+"""The mark of an unknown allele, an absent name or an absent value in a VCF file, and of an absent name in a .bim."""
+UNKNOWN_IN_PLINK = "0"
+"""The mark of an unknown allele in PLINK's .ped and .bim files."""
 OTHER = "other"
 """The name of the second allele in .raw files, which count one allele and do not name the other."""
 
@@ -139,7 +143,7 @@ def read_ped(path: str | os.PathLike[str]) -> GenotypeCounts:
     table = np.array([cells for _, cells in lines], object)
     alleles = table[:, 6:].reshape(len(lines), n_loci, 2).swapaxes(1, 2)
     loci = names or [f"variant{number}" for number in range(n_loci)]
-    return count_alleles(alleles, loci, table[:, 1].tolist(), table[:, 0].tolist(), "0", path)
+    return count_alleles(alleles, loci, table[:, 1].tolist(), table[:, 0].tolist(), UNKNOWN_IN_PLINK, path)
 
 
 def _variant_names(path: Path) -> list[str]:
@@ -147,14 +151,23 @@ def _variant_names(path: Path) -> list[str]:
 
     Raises ValueError, with the number of the line, for a line of a single column.
     """
+    wanted = "the chromosome, the name of the variant and its place, as PLINK writes them"
+    return [cells[1] for _, cells in _numbered_lines(path, 2, wanted)]
+
+
+def _numbered_lines(path: Path, least: int, wanted: str) -> list[tuple[int, list[str]]]:
+    """Return (number, cells) of each line of a .map, .bim or .fam file of PLINK, without empty lines.
+
+    least: the least number of cells that a line has
+    wanted: what a line has, for messages
+
+    Raises ValueError, with the number of the line, for a line of fewer cells.
+    """
     lines = [(number, line.split()) for number, line in enumerate(read_lines(path), 1) if line.strip()]
     for number, cells in lines:
-        if len(cells) < 2:
-            raise ValueError(
-                f"{path}, line {number}: got {cells[0]!r} alone; expected the chromosome, the name of the variant and "
-                "its place, as PLINK writes them"
-            )
-    return [cells[1] for _, cells in lines]
+        if len(cells) < least:
+            raise ValueError(f"{path}, line {number}: got {shortened_repr(' '.join(cells))} alone; expected {wanted}")
+    return lines
 
 
 def read_raw(path: str | os.PathLike[str]) -> GenotypeCounts:
@@ -218,11 +231,20 @@ def count_alleles(
 
     Raises ValueError if two loci have one name, and if no locus is left.
     """
-    if len(set(loci)) < len(loci):
-        twice = next(name for name in loci if list(loci).count(name) > 1)
-        raise ValueError(f"{path}: got two loci named {twice!r}, expected distinct names")
+    _refuse_repeated(loci, path)
     counted = [count_locus(locus, alleles[:, :, place], missing) for place, locus in enumerate(loci)]
     return put_loci_together(counted, names, populations, (), path)
+
+
+def _refuse_repeated(loci: Sequence[str], path: str | os.PathLike[str]) -> None:
+    """Raise ValueError if two loci have one name.
+
+    loci: the name of each locus
+    path: the file that names them, for messages
+    """
+    twice = next((name for name, times in Counter(loci).items() if times > 1), None)
+    if twice is not None:
+        raise ValueError(f"{path}: got two loci named {twice!r}, expected distinct names")
 
 
 class LocusCounts(NamedTuple):
@@ -244,10 +266,15 @@ def count_locus(locus: str, alleles: np.ndarray, missing: str) -> LocusCounts:
     missing: the mark of an unknown allele
     """
     column = alleles.astype(str)
-    found = sorted(set(column.ravel()) - {missing}, key=lambda allele: (len(allele), allele))
+    found = sorted(set(column.ravel()) - {missing}, key=_allele_order)
     copies = [(column == allele).sum(1, dtype=np.int32) for allele in found]
     together = np.stack(copies, axis=1) if copies else np.zeros((len(column), 0), np.int32)
     return LocusCounts(tuple(f"{locus}={allele}" for allele in found), together)
+
+
+def _allele_order(allele: str) -> tuple[int, str]:
+    """Return the key by which the alleles of a locus are sorted: short names first, so that 98 stands before 102."""
+    return len(allele), allele
 
 
 def put_loci_together(
@@ -279,6 +306,122 @@ def put_loci_together(
     vocabulary = tuple(word for each in varying for word in each.words)
     from_where = None if populations is None else tuple(populations)
     return GenotypeCounts(together, vocabulary, tuple(names), from_where, notes)
+
+
+# ── PLINK's binary files ─────────────────────────────────────────────────────────────────────────────────────────────
+
+BED_BEGINNING = b"\x6c\x1b"
+"""The first two bytes of PLINK's .bed files. A third one says in which order the genotypes are."""
+BY_VARIANT, BY_INDIVIDUAL = b"\x01", b"\x00"
+"""The third byte of a .bed file: all individuals of a variant are neighbours, or all variants of an individual."""
+GENOTYPES_IN_A_BYTE = 4
+GENOTYPES_AT_ONCE = 1 << 22
+"""The number of genotypes of a .bed file that are read at once, if one variant has no more."""
+CODES_OF_BYTES = (np.arange(256)[:, None] >> np.arange(0, 8, 2) & 3).astype(np.uint8)
+"""The codes of the four genotypes in each byte, the lowest bits first, (256, 4)."""
+COPIES_BY_CODE = np.array([[2, 0], [0, 0], [1, 1], [0, 2]], np.int8)
+"""The copies of alleles 1 and 2 that each code stands for, (4, 2). Code 1 is a missing genotype."""
+MISSING_CODE = 1
+
+
+def read_bed(path: str | os.PathLike[str]) -> GenotypeCounts:
+    """Read the copies of alleles in individuals from PLINK's .bed file.
+
+    Beside it are two files of text: .bim names the variants and their two alleles, .fam the individuals. The family is
+    the population. A variant called "." is named by its place. An allele called 0 is unknown, as in .ped files. A note
+    says how many genotypes are missing.
+
+    Raises FileNotFoundError if one of the three files is missing. Raises ValueError for a file that is no .bed or whose
+    genotypes go individual by individual; for no individuals, and for a size in bytes other than that of the
+    individuals and variants named; with the number of the line, for a line of .bim or .fam that lacks columns, and for
+    a variant whose alleles have one name; if two variants have one name, or no variant varies.
+    """
+    path = as_path("path", path)
+    counted, missing = [], 0
+    with open_ordinary(path) as file:
+        _require_bed(file.read(len(BED_BEGINNING) + 1), path)
+        bim, fam = (_beside(path, ending) for ending in (".bim", ".fam"))
+        people = [cells for _, cells in _numbered_lines(fam, len(PED_COLUMNS), ", ".join(PED_COLUMNS))]
+        if not people:
+            raise ValueError(f"{fam}: got no individuals, expected a line for each")
+        variants = _bim_variants(bim)
+        width = -(-len(people) // GENOTYPES_IN_A_BYTE)
+        size, expected = os.fstat(file.fileno()).st_size, len(BED_BEGINNING) + 1 + width * len(variants)
+        if size != expected:
+            raise ValueError(
+                f"{path}: got {size:,} bytes, expected {expected:,}: {len(BED_BEGINNING) + 1} at the beginning, then "
+                f"{width:,} for each of {len(variants):,} variants in {bim.name}, with {GENOTYPES_IN_A_BYTE} of "
+                f"{len(people):,} individuals in {fam.name} to a byte. Take .bed, .bim and .fam of one run of PLINK, "
+                "each whole"
+            )
+        at_once = max(1, GENOTYPES_AT_ONCE // len(people))
+        for first in range(0, len(variants), at_once):
+            block = variants[first : first + at_once]
+            packed = np.frombuffer(file.read(width * len(block)), np.uint8).reshape(len(block), width)
+            # the last byte of a variant is filled up with codes of nobody
+            codes = CODES_OF_BYTES[packed].reshape(len(block), -1)[:, : len(people)]
+            missing += int((codes == MISSING_CODE).sum())
+            counted += [_bed_locus(*variant, of_variant) for variant, of_variant in zip(block, codes, strict=True)]
+    total = len(people) * len(variants)
+    notes = (f"missing genotypes: {missing:,} of {total:,}",) if missing else ()
+    return put_loci_together(counted, [cells[1] for cells in people], [cells[0] for cells in people], notes, path)
+
+
+def _require_bed(beginning: bytes, path: Path) -> None:
+    """Raise ValueError if the first three bytes are not those of a .bed file that goes variant by variant."""
+    if beginning == BED_BEGINNING + BY_INDIVIDUAL:
+        raise ValueError(
+            f"{path}: got genotypes individual by individual (the third byte is 00), expected them variant by variant "
+            f"(01): plink --bfile {path.stem} --make-bed --out rewritten writes them so"
+        )
+    if beginning != BED_BEGINNING + BY_VARIANT:
+        raise ValueError(
+            f"{path}: got the first bytes {beginning.hex(' ') or '(none)'}, expected "
+            f"{(BED_BEGINNING + BY_VARIANT).hex(' ')}, with which a .bed file of PLINK begins: plink --make-bed writes "
+            "it. Intervals of a genome, in text files that are also called .bed, hold no genotypes"
+        )
+
+
+def _beside(path: Path, ending: str) -> Path:
+    """Return the path of the file of another ending beside a .bed file. Raises FileNotFoundError if it is missing."""
+    other = path.with_suffix(ending)
+    if not other.exists():
+        raise FileNotFoundError(
+            f"no file {other}: expected {path.stem}.bim, which names variants, and {path.stem}.fam, which names "
+            f"individuals, beside {path.name}, as plink --make-bed writes them"
+        )
+    return other
+
+
+def _bim_variants(path: Path) -> list[tuple[str, tuple[str, str]]]:
+    """Return the name and the two alleles of each variant in a .bim file of PLINK.
+
+    Raises ValueError, with the number of the line, for a line that lacks columns and for two alleles with one name;
+    also if two variants have one name.
+    """
+    variants = []
+    for number, cells in _numbered_lines(path, len(BIM_COLUMNS), ", ".join(BIM_COLUMNS)):
+        chromosome, name, _, position, *alleles = cells[: len(BIM_COLUMNS)]
+        if alleles[0] == alleles[1] != UNKNOWN_IN_PLINK:
+            raise ValueError(
+                f"{path}, line {number}: got {alleles[0]!r} as both alleles of {name!r}, expected two alleles"
+            )
+        variants.append((_name_or_place(name, chromosome, position), tuple(alleles)))
+    _refuse_repeated([name for name, _ in variants], path)
+    return variants
+
+
+def _bed_locus(locus: str, alleles: tuple[str, str], codes: np.ndarray) -> LocusCounts:
+    """Count the copies of both alleles of a variant in each individual.
+
+    locus: the name of the variant
+    alleles: the names of alleles 1 and 2
+    codes: the code of each individual's genotype, from 0 to 3
+    """
+    copies = COPIES_BY_CODE[codes]
+    found = [place for place, allele in enumerate(alleles) if allele != UNKNOWN_IN_PLINK and copies[:, place].any()]
+    found.sort(key=lambda place: _allele_order(alleles[place]))
+    return LocusCounts(tuple(f"{locus}={alleles[place]}" for place in found), copies[:, found])
 
 
 # ── variant calls ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -407,11 +550,16 @@ def _vcf_variants(
         place = keys.index("GT") if "GT" in keys else None
         yield CalledVariant(
             number,
-            f"{chromosome}:{position}" if name == UNKNOWN else name,
+            _name_or_place(name, chromosome, position),
             (ref, *([] if alt == UNKNOWN else alt.split(","))),
             () if failed in (UNKNOWN, "PASS") else tuple(failed.split(";")),
             () if place is None else tuple(_value_at(cell, place) for cell in cells[len(VCF_COLUMNS) :]),
         )
+
+
+def _name_or_place(name: str, chromosome: str, position: str) -> str:
+    """Return the name of a variant, or "chromosome:position" if the file gives "." for it."""
+    return f"{chromosome}:{position}" if name == UNKNOWN else name
 
 
 def _value_at(cell: str, place: int) -> str:
@@ -454,8 +602,9 @@ def _vcf_alleles(
 class Genotypes(Corpus):
     """A corpus whose documents are individuals and whose words are alleles, "locus=allele", locus after locus.
 
-    Build one with `from_structure`, `from_ped`, `from_raw` or `from_vcf`, or from counts with `from_matrix`. A missing
-    genotype has no copies. `document_labels` are the populations that the file names; they are never used in fitting.
+    Build one with `from_structure`, `from_ped`, `from_raw`, `from_bed` or `from_vcf`, or from counts with
+    `from_matrix`. A missing genotype has no copies. `document_labels` are the populations that the file names; they are
+    never used in fitting.
     Use it with `lv.models.Admixture.from_vocabulary(genotypes.vocabulary)`, or without admixture with `points()`.
     """
 
@@ -520,6 +669,19 @@ class Genotypes(Corpus):
         NA.
         """
         return cls._read(read_raw(path))
+
+    @classmethod
+    def from_bed(cls, path: str | os.PathLike[str]) -> "Genotypes":
+        """Read a .bed file of PLINK (`--make-bed`), with the .bim and .fam files of the same name beside it.
+
+        A variant is a locus, called by its name in the .bim file, or "chromosome:position" where that is ".". Families
+        become the populations. `notes` say how many genotypes are missing and how many loci do not vary.
+
+        Raises FileNotFoundError if one of the three files is missing. Raises ValueError for a file that is no .bed or
+        goes individual by individual; for another number of bytes than the individuals and variants need; with the
+        line, for wrong lines of the .bim and .fam; for two variants of one name and for no locus that varies.
+        """
+        return cls._read(read_bed(path))
 
     @classmethod
     def from_vcf(cls, path: str | os.PathLike[str], *, ploidy: int = 2, keep_filtered: bool = False) -> "Genotypes":

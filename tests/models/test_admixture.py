@@ -206,6 +206,119 @@ def test_plink_files(tmp_path):
     assert_array_equal(same.counts.toarray(), found.counts.toarray())
 
 
+PED = """\
+F1 ann 0 0 1 0 G G 2 2 C C
+F1 bob 0 0 1 0 A A 0 0 A C
+F1 cyd 0 0 1 0 0 0 1 2 A C
+F2 dan 0 0 1 0 A A 2 2 0 0
+F2 eve 0 0 1 0 A A 2 2 0 0
+F2 fay 0 0 1 0 A A 2 2 A A
+"""
+"""The example of PLINK's description of its files (cog-genomics.org/plink/1.9/formats#bed), under other names."""
+BED = bytes.fromhex("6c1b01 dc0f e70f 6b01")
+BIM = "1 snp1 0 1 G A\n1\tsnp2\t0\t2\t1\t2\n1 snp3 0 3 A C\n"
+FAM = "".join(" ".join(line.split()[:6]) + "\n" for line in PED.splitlines())
+
+
+def write_bed(folder: Path, bed: bytes = BED, bim: str = BIM, fam: str = FAM) -> Path:
+    """Write the three files of PLINK's binary form, and return the path of the first."""
+    (folder / "a.bed").write_bytes(bed)
+    (folder / "a.bim").write_text(bim)
+    (folder / "a.fam").write_text(fam)
+    return folder / "a.bed"
+
+
+def test_binary_plink_files_hold_what_text_files_hold(tmp_path):
+    found = lv.Genotypes.from_bed(write_bed(tmp_path))
+    assert found.vocabulary == ("snp1=A", "snp1=G", "snp2=1", "snp2=2", "snp3=A", "snp3=C")
+    expected = [
+        [0, 2, 0, 2, 0, 2],
+        [2, 0, 0, 0, 1, 1],
+        [0, 0, 1, 1, 1, 1],
+        [2, 0, 0, 2, 0, 0],
+        [2, 0, 0, 2, 0, 0],
+        [2, 0, 0, 2, 2, 0],
+    ]
+    assert_array_equal(found.counts.toarray(), expected)
+    assert found.document_names == ("ann", "bob", "cyd", "dan", "eve", "fay")
+    assert found.document_labels == ("F1", "F1", "F1", "F2", "F2", "F2")
+    assert found.notes == ("missing genotypes: 4 of 18",)
+    (tmp_path / "b.ped").write_text(PED)
+    (tmp_path / "b.map").write_text("1 snp1 0 1\n1 snp2 0 2\n1 snp3 0 3\n")
+    assert lv.Genotypes.from_ped(tmp_path / "b.ped").fingerprint == found.fingerprint
+    lines = ["FID IID PAT MAT SEX PHENOTYPE snp1_A snp2_1 snp3_A"]
+    copies = ("0 0 0", "2 NA 1", "NA 1 1", "2 0 NA", "2 0 NA", "2 0 2")
+    lines += [f"{person} {each}" for person, each in zip(FAM.splitlines(), copies, strict=True)]
+    (tmp_path / "b.raw").write_text("\n".join(lines))
+    assert_array_equal(lv.Genotypes.from_raw(tmp_path / "b.raw").counts.toarray(), expected)
+
+
+@pytest.mark.parametrize("individuals", [3, 4, 9])
+@pytest.mark.parametrize("at_once", [1, 20, 1 << 22])
+def test_binary_plink_files_of_any_length(tmp_path, monkeypatch, individuals: int, at_once: int):
+    monkeypatch.setattr("lvsearch.data.genotypes.GENOTYPES_AT_ONCE", at_once)
+    rng = np.random.default_rng(individuals)
+    alleles = [("AC", "A"), ("A", "AC"), ("T", "G"), ("98", "102"), ("102", "98"), ("G", "T"), ("C", "A")]
+    codes = rng.integers(0, 4, (len(alleles), individuals))
+    codes[:, 0], codes[:, 1] = 0b00, 0b11  # every locus varies
+    codes[2] = rng.permuted(np.resize([0b11, 0b01], individuals))  # but this one
+    bed, columns = b"\x6c\x1b\x01", []
+    for (first, second), of_variant in zip(alleles, codes.tolist(), strict=True):
+        bits = [f"{code:02b}" for code in of_variant]
+        bits += ["11"] * (-individuals % 4)  # the codes behind the last individual mean nothing
+        bed += b"".join(bytes([int("".join(bits[at : at + 4][::-1]), 2)]) for at in range(0, len(bits), 4))
+        text = {0b00: f"{first} {first}", 0b01: "0 0", 0b10: f"{second} {first}", 0b11: f"{second} {second}"}
+        columns.append([text[code] for code in of_variant])
+    people = [f"F{each % 2} i{each} 0 0 0 -9" for each in range(individuals)]
+    places = [f"1 rs{each} 0 {each}" for each in range(len(alleles))]
+    bim = "\n".join(f"{place} {first} {second}" for place, (first, second) in zip(places, alleles, strict=True))
+    found = lv.Genotypes.from_bed(write_bed(tmp_path, bed, bim, "\n".join(people)))
+    (tmp_path / "b.map").write_text("\n".join(places))
+    (tmp_path / "b.ped").write_text("\n".join(" ".join(each) for each in zip(people, *columns, strict=True)))
+    assert found.fingerprint == lv.Genotypes.from_ped(tmp_path / "b.ped").fingerprint
+    assert found.notes == (
+        f"missing genotypes: {(codes == 0b01).sum()} of {codes.size}",
+        "1 of 7 loci with one allele or none left out",
+    )
+
+
+def test_names_in_binary_plink_files(tmp_path):
+    # a variant without a name has that of its place; copies of an allele without a name are unknown, as in .ped files
+    path = write_bed(tmp_path, bim="1 . 0 1 G A\n1 . 0 2 0 2\nX . 0 2 A C\n")
+    found = lv.Genotypes.from_bed(path)
+    assert found.vocabulary == ("1:1=A", "1:1=G", "X:2=A", "X:2=C")
+    assert found.notes == ("missing genotypes: 4 of 18", "1 of 3 loci with one allele or none left out")
+    with_nothing_missing = write_bed(tmp_path, bytes.fromhex("6c1b01 cc0f"), "1 snp1 0 1 G A\n")
+    assert lv.Genotypes.from_bed(with_nothing_missing).notes == ()
+
+
+def test_binary_plink_files_that_are_wrong_say_why(tmp_path):
+    def refused(message: str, bed: bytes = BED, bim: str = BIM, fam: str = FAM) -> None:
+        with pytest.raises(ValueError, match=message):
+            lv.Genotypes.from_bed(write_bed(tmp_path, bed, bim, fam))
+
+    refused(r"a\.bed: got the first bytes 63 68 72, expected 6c 1b 01", b"chr1 100 200\n")
+    refused(r"got the first bytes \(none\), expected 6c 1b 01", b"")
+    refused("got the first bytes 6c 1b, expected 6c 1b 01", BED[:2])
+    refused("got the first bytes 6c 1b 02, expected 6c 1b 01", b"\x6c\x1b\x02" + BED[3:])
+    refused("got genotypes individual by individual.* --make-bed", b"\x6c\x1b\x00" + BED[3:])
+    refused(r"got 8 bytes, expected 9: .* 2 for each of 3 variants in a\.bim, with 4 of 6 individuals", BED[:-1])
+    refused("got 10 bytes, expected 9", BED + b"\x00")
+    refused("got 9 bytes, expected 12: .* 3 for each of 3 variants", fam=FAM + FAM)
+    refused(r"a\.fam, line 7: got 'F3 gil 0' alone; expected family, individual", fam=FAM + "F3 gil 0\n")
+    refused(r"a\.fam: got no individuals", fam="\n")
+    refused(r"a\.bim, line 4: got '1 snp4 0 4' alone; expected chromosome, variant", bim=BIM + "1 snp4 0 4\n")
+    refused(r"a\.bim, line 1: got 'G' as both alleles of 'snp1'", bim=BIM.replace("G A", "G G"))
+    refused(r"a\.bim: got two loci named 'snp1'", bim=BIM.replace("snp3", "snp1"))
+    refused("got 0 loci with one allele or none each, expected some that vary", BED[:3], bim="")
+    refused("got 1 loci .* some that vary; missing genotypes: 6 of 6", BED[:3] + b"\x55\x05", "1 snp1 0 1 G A\n")
+    for ending in (".fam", ".bim", ".bed"):
+        path = write_bed(tmp_path)
+        path.with_suffix(ending).unlink()
+        with pytest.raises(FileNotFoundError, match=rf"a\{ending}"):
+            lv.Genotypes.from_bed(path)
+
+
 VCF = """\
 ##fileformat=VCFv4.2
 ##FILTER=<ID=q10,Description="a text with = and \t in it">
