@@ -330,6 +330,8 @@ class Component(eqx.Module):
         statistics: the sufficient statistics of the components' parameters, components leading. unit: the row.
         cells: statistics (c, −½ccᵀ) of the row's cells in each component, components leading; dummies that are standard
             normal at observed cells.
+
+        Raises NotImplementedError for a kind without such cells, or that does not define it.
         """
         raise NotImplementedError(
             f"{type(self).__name__} with partial_rows=True does not say how its missing cells are distributed: define "

@@ -252,11 +252,13 @@ def test_far_rows_are_the_most_unusual_also_where_cells_are_missing():
     assert len(fit.unusual(draws=9)) == 100
 
 
+@pytest.mark.thorough
 def test_p_values_of_rows_drawn_from_the_fit_are_uniform():
     found = fitted().unusual(fitted().sample(400, seed=4).drop(columns="component"), draws=499, seed=8)
     assert kstest(found["p"] - np.random.default_rng(0).random(400) / 500, "uniform").pvalue > 0.01
 
 
+@pytest.mark.thorough
 def test_counts_without_a_model_of_their_total_are_compared_at_the_same_total():
     """Rows of 5 and of 50 counts, in the same shares: neither is unusual beside rows of its own length."""
     random = np.random.default_rng(2)

@@ -290,6 +290,7 @@ def second_batch(seed: int = 0) -> lv.Corpus:
     return lv.Corpus.from_matrix(counts[:, order], [(*WORDS, *NEW_WORDS)[place] for place in order])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.thorough) for seed in (1, 2, 3))])
 def test_an_updated_fit_keeps_its_topics_and_puts_new_words_into_them(seed):
     old, batch = first_batch(seed), second_batch(seed)

@@ -59,6 +59,7 @@ def test_only_free_topics_are_relabelled():
     assert LDA(3.0, 0.3).log_symmetry((TOPICS,), natural) == pytest.approx(np.log(120))
 
 
+@pytest.mark.thorough
 def test_the_contract_is_kept_and_a_wrong_number_of_relabellings_is_found():
     corpus = lv.Corpus.from_matrix(np.random.default_rng(2).integers(0, 4, (6, 5)), WORDS)
     assert ("relabellings", "log 3! = 1.792") in lv.models.check(seeded(), corpus).findings
@@ -72,6 +73,7 @@ def test_the_contract_is_kept_and_a_wrong_number_of_relabellings_is_found():
         lv.models.check(careless, corpus)
 
 
+@pytest.mark.thorough
 def test_simulated_topics_are_about_their_words():
     """The mean of many draws of a topic is that of Dirichlet(η + s): a 5-sigma test."""
     model, draws = seeded(), 4000

@@ -45,7 +45,6 @@ def seeded_fit() -> FittedTopics:
     return fit
 
 
-@pytest.mark.smoke
 def test_topics_with_seeds_come_first_and_keep_their_names(tmp_path: Path):
     fit = seeded_fit()
     assert cosines(fit, documents())[:2].argmax(1).tolist() == [2, 0]
@@ -98,6 +97,7 @@ def test_a_search_begins_at_the_topics_with_seeds(evidence, tmp_path):
         assert again.best.names().tolist() == result.best.names().tolist()  # pyright: ignore
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("evidence", ["bound", pytest.param("marginal", marks=pytest.mark.slow)])
 def test_every_size_from_there_on_is_visited_if_asked(evidence):
     drawn = planted(n_topics=2, n_documents=12, n_tokens=10, n_terms=20, seed=2)

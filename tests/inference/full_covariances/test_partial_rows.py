@@ -100,6 +100,7 @@ def test_ascent_is_that_of_the_generic_engine(mixture, float64):
     assert settled.trace[-1] == pytest.approx(found.log_lower, abs=1e-3)
 
 
+@pytest.mark.thorough
 def test_rows_without_gaps_are_fitted_as_ever():
     whole = lv.Points.from_array(cases.VALUES)
     plain, partial = (

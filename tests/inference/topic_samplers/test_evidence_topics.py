@@ -260,6 +260,7 @@ def seeded_chain(q: str, width: int = 1) -> CollapsedTopics:
     return collapsed_topics(counts, SEEDED_ALPHA, ETA, 4, factors, width=width, wide=width == WIDE, seeds=SEEDS)
 
 
+@pytest.mark.thorough
 def test_seeds_are_tokens_whose_topics_are_known(float64):
     """log p(w, z) of every assignment is that of a prior with the imaginary tokens added; q is a distribution of z."""
     z = np.array(list(product(range(3), repeat=N_TOKENS)), np.int32).T
@@ -282,6 +283,7 @@ def test_seeds_are_tokens_whose_topics_are_known(float64):
     np.testing.assert_array_equal(np.isfinite(scores[0]), np.eye(4, dtype=bool) | (is_free[:, None] & is_free))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("q", "width"),
     [
@@ -316,6 +318,7 @@ def test_only_free_topics_may_be_relabelled(monkeypatch, only_free):
     assert (abs(off) < 0.15) == only_free, off
 
 
+@pytest.mark.thorough
 def test_documents_in_turn_begin_with_the_seeds(float64):
     """Their order is fixed and one document comes: the average of its weights is its probability."""
     one = csr_array(COUNTS[:1])

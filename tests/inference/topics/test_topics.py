@@ -508,6 +508,7 @@ def seeded() -> LDA:
     return LDA(1.0, ETA).with_seeds([f"word{word}" for word in range(N_WORDS)], seeds)
 
 
+@pytest.mark.thorough
 def test_the_bound_with_seeds_is_the_generic_bound():
     """The generic engine knows the model's log-joint alone. From the fit it climbs a little, and never down."""
     model, here = seeded(), data()
