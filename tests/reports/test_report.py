@@ -478,6 +478,7 @@ def test_a_table_for_excel(result, tmp_path, monkeypatch):
     assert table["words"].to_dict() == result.best.topics()["words"].to_dict()
 
 
+@pytest.mark.thorough
 def test_tables_of_clusters_states_and_others(monkeypatch):
     rng = np.random.default_rng(0)
     rows = np.concatenate([rng.normal(mean, 0.5, (12, 2)) for mean in (-3, 3, 3)])
