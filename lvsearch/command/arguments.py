@@ -280,9 +280,9 @@ def _add_model(command: argparse.ArgumentParser) -> "argparse._ArgumentGroup":
     model.add_argument(
         "--seed-tokens",
         type=read_whole_number,
-        default=100,
         metavar="N",
-        help="imaginary tokens by which each of these topics holds on to its words (default: %(default)s)",
+        help="imaginary tokens by which each of these topics holds on to its words (default: a thousandth of the "
+        "corpus' tokens, at most 100)",
     )
     return model
 

@@ -398,8 +398,8 @@ class Corpus(CountedDocuments):
                 that by this corpus' rules differ in case alone are one. A bare matrix of counts, whose columns are the
                 words of this vocabulary. Or texts (or lists of words), which are cut by the rules of this corpus. Of
                 their new words those are kept that `from_texts` keeps of as many documents as both have together: from
-                200 documents on, words in at least a hundredth of the documents but at most 5, and in at most half of
-                the new ones. Words in `dropped`, which this corpus left out before, stay out, since they are not
+                200 documents on, words in at least a hundredth of all documents but at most 5, and in at most half of
+                all. Words in `dropped`, which this corpus left out before, stay out, since they are not
                 counted in its own documents.
 
         Raises:
@@ -439,8 +439,7 @@ class Corpus(CountedDocuments):
         found = count_terms(listed, analyzer)
         known = term_columns(self.vocabulary, analyzer)
         left_out = set() if self.dropped is None else {word for loss in self.dropped.losses for word, _ in loss.words}
-        limits = Limits.of_texts(len(self) + len(listed), None, None)
-        counted = counts_with_new_words(found, known, self.vocabulary, left_out, limits)
+        counted = counts_with_new_words(found, known, self.vocabulary, left_out, len(self) + len(listed))
         names, dropped = index_names(texts), counted.dropped
         if not counted.terms:  # no word at all: empty documents
             return replace(self.encode(listed, document_names=names), dropped=dropped)

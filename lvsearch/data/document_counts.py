@@ -289,7 +289,7 @@ class DocumentCounts(Data):
         first = csr_array((own.data, own.indices, own.indptr), (len(self), width))
         second = csr_array((entries.data, (entries.row, places[entries.col])), shape=(len(more), width))
         tokens = int(more.term_totals[is_new].sum())
-        said = "all of their words were known"
+        said = "no new words were added"
         if new_terms:
             further = f" and {len(new_terms) - NAMED:,} more" if len(new_terms) > NAMED else ""
             said = (

@@ -455,6 +455,15 @@ class ArrangedTopics(ReadableTopics):
         """
         return replace(self, arrangement=self.arrangement.without(topics))
 
+    def update(self, new: Any, *, seed: int = 0) -> "ArrangedTopics":
+        """Return the same arrangement of a fit to the training documents and new ones together.
+
+        Topics keep their numbers, so they keep their names, and stay merged or hidden.
+
+        new, seed: as for `FittedTopics.update`, whose errors it raises.
+        """
+        return replace(self, fit=self.fit.update(new, seed=seed))
+
     @property
     def training(self) -> Data:
         """The documents that the model was fitted to."""

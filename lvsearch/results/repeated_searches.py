@@ -331,6 +331,11 @@ def search_with_more(
     budget = Budget(None if seconds is None else real_number("seconds", seconds, least=0))
     added = joined.part(np.arange(len(training), len(joined)), "the new ones")
     held_out = None if result.held_out is None else _on_longer_axes(result.held_out, added)
+    if held_out is not None and isinstance(evaluator, SelfGuided) and len(added) > 1:
+        # sizes are compared by held-out units: of old ones alone no size would gain by what is new
+        rest, more = added.split(len(held_out) / (len(held_out) + len(training)), settings.seed)
+        joined = joined.part(np.arange(len(training)), "the old ones").joined(rest)
+        held_out = held_out.joined(more)
     model = evaluator.base_model
     if isinstance(model, TopicModel) and isinstance(joined, Corpus) and isinstance(training, Corpus):
         model = model.on_more_words(joined.n_terms - training.n_terms)

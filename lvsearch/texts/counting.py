@@ -290,7 +290,7 @@ def counts_with_new_words(
     columns: Mapping[str, int],
     vocabulary: Sequence[str],
     left_out: Collection[str],
-    limits: Limits,
+    n_texts: int,
 ) -> CountedWords:
     """Return the counts of texts over the known words that occur in them, and the new words that are kept.
 
@@ -298,15 +298,17 @@ def counts_with_new_words(
     columns: {folded term of a known vocabulary: its column}
     vocabulary: the known terms
     left_out: terms that stay out, in any spelling
-    limits: how many of the texts a new term must and may be in
+    n_texts: the number of these texts and those that the vocabulary was made of, of which a new term must be in enough
+        and not in too many
     """
+    limits = Limits.of_texts(n_texts, None, None)
     frequencies = list(frequencies_of(found))
     spelled = spelling_of(found.spellings, {each.word: each.tokens for each in frequencies})
     kept, lost = dict[int, str](), defaultdict[str, dict[str, int]](dict)
     for place, (term, n_documents, n_tokens) in enumerate(frequencies):
         name = vocabulary[columns[term]] if term in columns else spelled(term)
         is_out = term not in columns and (term in left_out or name in left_out)
-        by_number = None if term in columns else limits.rule(n_documents, found.counts.shape[0])
+        by_number = None if term in columns else limits.rule(n_documents, n_texts)
         rule = LEFT_OUT_BEFORE if is_out else by_number
         if rule is None:
             kept[place] = name
