@@ -363,9 +363,9 @@ def _annealed_error(result: Findings) -> str:
     best = next(visit for visit in result.visits if visit.size == result.best_size)
     annealed = best.annealed
     assert annealed is not None
-    error, low, high = (
-        value / result.evaluator.scale for value in (annealed.standard_error, annealed.lower, annealed.upper)
-    )
+    error = annealed.standard_error / result.evaluator.scale
+    # estimates that agree may cross
+    low, high = sorted((annealed.lower / result.evaluator.scale, annealed.upper / result.evaluator.scale))
     return f"of the best size {low:,.1f} to {high:,.1f} nats, standard error {error:,.2g}".replace("-", "−")
 
 

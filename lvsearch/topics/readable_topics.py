@@ -102,7 +102,7 @@ class Arrangement:
             raise ValueError(f"got {shortened_repr(names)}, expected names by the number of the topic: {{0: 'sport'}}")
         given = dict(self.names)
         for topic, name in names.items():
-            number = self.numbers[place_of_topic(topic, self.numbers)]
+            number = self._number(topic)
             if not isinstance(name, str) or not name.strip():
                 raise ValueError(f"got {name!r} as the name of topic {number}, expected a text that is not empty")
             given[number] = name
@@ -207,7 +207,14 @@ class Arrangement:
 
         name: the name of the argument, for the message.
         """
-        return tuple(self.numbers[place_of_topic(topic, self.numbers)] for topic in as_list(name, topics))
+        return tuple(map(self._number, as_list(name, topics)))
+
+    def _number(self, topic: Any) -> int:
+        """Return the number of a topic that is shown. Raises ValueError for one that is hidden, and other values."""
+        number = whole_number("topic", topic)
+        if number in self.hidden:
+            raise ValueError(f"got topic={number}, which is hidden here, expected one that is shown: {self.numbers}")
+        return self.numbers[place_of_topic(number, self.numbers)]
 
 
 def place_of_topic(topic: Any, numbers: Sequence[int]) -> int:

@@ -136,6 +136,18 @@ def test_given_names_are_in_every_table_and_picture():
     np.testing.assert_array_equal(named.transform(fit.training), fit.transform(fit.training))
 
 
+def test_a_hidden_topic_is_named_as_hidden_and_the_rest_is_updated():
+    view = of_five().renamed({0: "sport"}).without([4])
+    with pytest.raises(
+        ValueError, match=r"got topic=4, which is hidden here, expected one that is shown: \(0, 1, 2, 3\)"
+    ):
+        view.merged([(2, 4)])
+    newer = view.update(of_five().training.select([0, 1]))
+    assert len(newer.training) == len(view.training) + 2
+    assert newer.arrangement == view.arrangement
+    assert newer.names()[0] == "sport"
+
+
 def test_shares_of_merged_topics_add_up_and_their_words_are_weighted_means():
     fit = of_five()
     view = fit.merged([(3, 1), (4, 0)])
