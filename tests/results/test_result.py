@@ -669,3 +669,18 @@ def test_a_cluster_that_only_the_new_batch_has_is_found(evidence):
     new = old.update(later, progress=False)
     assert (old.best_size, new.best_size) == ((2,), (3,))
     assert new.best.labels()[:40].equals(old.best.labels())
+
+
+@pytest.mark.thorough
+def test_of_a_new_batch_the_same_share_is_held_out():
+    """Where sizes are compared by held-out rows: old ones alone would not reward what is new."""
+    rng = np.random.default_rng(0)
+    first, later = (lv.Points.from_array(rng.normal(centre, 1.0, (40, 2))) for centre in (0.0, 12.0))
+    train, test = first.split(0.25, seed=0)
+    model = lv.models.FiniteMixture(lv.models.DiagonalComponents())
+    old = lv.search(model, train, evidence="predictive", held_out=test, max_size=3, progress=False)
+    new = old.update(later, progress=False)
+    assert (len(old.held_out), len(new.held_out)) == (10, 20)
+    assert (len(old.training), len(new.training)) == (30, 60)
+    assert (new.held_out.values[10:] > 6).all()  # of the new cluster
+    assert new.best_size[0] > old.best_size[0]
