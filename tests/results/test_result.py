@@ -680,7 +680,8 @@ def test_of_a_new_batch_the_same_share_is_held_out():
     model = lv.models.FiniteMixture(lv.models.DiagonalComponents())
     old = lv.search(model, train, evidence="predictive", held_out=test, max_size=3, progress=False)
     new = old.update(later, progress=False)
-    assert (len(old.held_out), len(new.held_out)) == (10, 20)
-    assert (len(old.training), len(new.training)) == (30, 60)
+    assert isinstance(new.held_out, lv.Points)
+    assert isinstance(new.training, lv.Points)
+    assert (len(new.held_out), len(new.training)) == (20, 60)  # of 10 and 30 before
     assert (new.held_out.values[10:] > 6).all()  # of the new cluster
     assert new.best_size[0] > old.best_size[0]
