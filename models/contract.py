@@ -348,6 +348,14 @@ class Model(eqx.Module):
         """The smallest size of the model: one component, or as many as are given, for each size variable."""
         return (max(1, self.n_given),) * len(self.size_names)
 
+    def on_longer_axes(self, extents: Mapping[str, int]) -> "Model":
+        """Return the model for data with more entries at the end of some axes, such as new words after the old ones.
+
+        extents: {axis of the data: its new length}. Most models say nothing of single entries and return themselves.
+        """
+        del extents
+        return self
+
     def suggestions_if_open(self) -> tuple[str, ...]:
         """Return phrases that suggest other priors or components to try where data leave the number of components open.
 

@@ -180,9 +180,9 @@ class TopicSeeds(eqx.Module):
         if n_topics < self.n_topics:
             raise ValueError(f"got {n_topics} topics, expected at least {self.n_topics}: so many have seeds")
 
-    def on_more_words(self, number: int) -> "TopicSeeds":
-        """Return the seeds over a vocabulary with so many words after the old ones, which have no imaginary tokens."""
-        return TopicSeeds(self.tokens, self.topics, self.words, self.n_topics, self.n_words + number, self.names)
+    def extend_to(self, n_words: int) -> "TopicSeeds":
+        """Return the seeds over a vocabulary of `n_words` words, with new ones at the end, which have no tokens."""
+        return TopicSeeds(self.tokens, self.topics, self.words, self.n_topics, n_words, self.names)
 
     def describe(self) -> str:
         """Describe the seeds in a few words, such as "2 seeded topics (sport, money)"."""
@@ -345,14 +345,14 @@ class LDA(TokenTopics):
         eta = topic_concentration if isinstance(self.topic_concentration, GammaPrior) else self.topic_concentration
         return LDA(alpha, eta, self.topics, self.seeds)
 
-    def on_more_words(self, number: int) -> "LDA":
+    def on_longer_axes(self, extents: Mapping[str, int]) -> "LDA":
         """Return the model for documents over a longer vocabulary, whose seeds have no tokens of the new words.
 
-        number: how many words come after the old ones.
+        extents: {"word": the number of words}.
         """
         if self.seeds is None:
             return self
-        return LDA(self.concentration, self.topic_concentration, self.topics, self.seeds.on_more_words(number))
+        return LDA(self.concentration, self.topic_concentration, self.topics, self.seeds.extend_to(extents["word"]))
 
     def at_prior_means(self) -> "LDA":
         """Return the model with each `GammaPrior` replaced by its mean, or the model itself if it has no such prior."""

@@ -28,14 +28,6 @@ class TopicModel(Model):
         """Return {"topic": mask, True for the topics that exist at this size}."""
         return {"topic": first(size[0], capacity[0])}
 
-    def on_more_words(self, number: int) -> "TopicModel":
-        """Return the model for documents over a longer vocabulary; most models say nothing of single words.
-
-        number: how many words come after the old ones.
-        """
-        del number
-        return self
-
     def ceiling(self, units: BagOfWords) -> float:
         """Return Σ_d Σ_w n_dw log(n_dw / N_d) in nats: the log-likelihood if each document had its own word
         frequencies.

@@ -231,7 +231,7 @@ def coordinates_and_carriers(component: Component, rows: Row) -> tuple[Float[Arr
 
 
 FILLING = 8
-"""How often one Gaussian is fitted to all rows, and missing cells are set to their means under it."""
+"""The number of times that one Gaussian is fitted to all rows, with missing cells at their means under the last."""
 
 
 @kernel(brief=True)

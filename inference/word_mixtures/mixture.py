@@ -371,11 +371,11 @@ def with_more_words(estimate: Estimate, tokens: Float64[np.ndarray, " new"] | In
 
     Its bounds on the evidence are unknown: −∞ and ∞.
     """
-    size, number = estimate.size, len(tokens)
-    model = cast(TopicModel, estimate.model).on_more_words(number)
-    old, on = estimate.natural[model.topic_site], model.active(size, size)
-    n_old = old.shape[1]
-    blank = blank_globals(model, {"word": n_old + number}, size, size).mean
+    size, site = estimate.size, cast(TopicModel, estimate.model).topic_site
+    old, n_old = estimate.natural[site], estimate.natural[site].shape[1]
+    extents = {"word": n_old + len(tokens)}
+    model = cast(TopicModel, estimate.model.on_longer_axes(extents))
+    on, blank = model.active(size, size), blank_globals(model, extents, size, size).mean
 
     def log_prior(topics: Array) -> Array:
         return model.log_prior({**blank, model.topic_site: topics}, on)

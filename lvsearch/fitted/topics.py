@@ -505,7 +505,7 @@ class ArrangedTopics(ReadableTopics):
 
     @property
     def _headline(self) -> str:
-        """What is shown in one line, such as "7 of 12 topics: 5 merged into 2, 2 hidden"."""
+        """The topics that are shown, in one line, such as "7 of 12 topics: 5 merged into 2, 2 hidden"."""
         return self.arrangement.describe()
 
     @property

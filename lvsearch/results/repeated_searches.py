@@ -20,7 +20,6 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from lvsearch.data import Data
-from lvsearch.data.corpus import Corpus
 from lvsearch.fitted.kinds import as_fitted_model, numbered_like, start_on
 from lvsearch.inference.compiles import compiles, compiles_since, prepare_programs
 from lvsearch.inference.data.dataset import Dataset
@@ -31,7 +30,6 @@ from lvsearch.inference.generators import generator
 from lvsearch.interrupts import remember_interrupts
 from lvsearch.models.contract import Model
 from lvsearch.models.plain_arguments import checked_seed, real_number
-from lvsearch.models.topic_model import TopicModel
 from lvsearch.progress import progress_bar
 from lvsearch.recommending.evaluator import checked_prior, model_evaluator
 from lvsearch.results.card import has_answer
@@ -336,9 +334,7 @@ def search_with_more(
         rest, more = added.split(len(held_out) / (len(held_out) + len(training)), settings.seed)
         joined = joined.part(np.arange(len(training)), "the old ones").joined(rest)
         held_out = held_out.joined(more)
-    model = evaluator.base_model
-    if isinstance(model, TopicModel) and isinstance(joined, Corpus) and isinstance(training, Corpus):
-        model = model.on_more_words(joined.n_terms - training.n_terms)
+    model = evaluator.base_model.on_longer_axes(joined.dataset().extents)
     fresh = model_evaluator(model, joined, held_out, settings)
     known = _known_starts(result, joined)
     prepare_programs()

@@ -273,7 +273,7 @@ def run(
     agreed: function that turns this process' own decision to stop into the decision of all processes, which must act
         alike.
     first: sizes to try before those that the search chooses, in this order; only for evaluators that neither choose
-        sizes themselves nor compare all of them at once. The first of them must be (1, …, 1).
+        sizes themselves nor compare all of them at once. The first of them must be the smallest size.
     """
     began, made = time.monotonic(), 0
     search = witness_search(evaluator, prior, settings, state)

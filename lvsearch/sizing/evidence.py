@@ -60,7 +60,7 @@ class Evidence:
         object.__setattr__(self, "standard_error", standard_error)
 
 
-CEILING_SLACK = 1e-9
+ROUNDING = 1e-9
 """The excess of a bound over a proved ceiling, as a share of the larger of 1 and |ceiling|, that counts as rounding."""
 
 
@@ -74,7 +74,7 @@ def evidence_below(ceiling: float, lower: float, upper: float) -> Evidence:
     """
     upper = min(upper, ceiling)
     above = lower - upper
-    return Evidence(upper if 0 < above <= CEILING_SLACK * max(1.0, abs(upper)) else lower, upper)
+    return Evidence(upper if 0 < above <= ROUNDING * max(1.0, abs(upper)) else lower, upper)
 
 
 @dataclass(frozen=True)

@@ -243,7 +243,7 @@ class RowSearch(SizeSearch):
         "takes whole rows: leave out the others or fill them in (SimpleImputer), or let the model pass over empty "
         'cells: lv.search(model, lv.Points.from_array(X, missing="nan"))'
     )
-    """What to do where X has NaN, as the rest of a sentence after the estimator's name."""
+    """The advice on NaN in X, as the rest of a sentence after the estimator's name."""
 
     @abstractmethod
     def score_samples(self, X: Any) -> np.ndarray:

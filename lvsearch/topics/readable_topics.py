@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SKETCHED_WORDS, SKETCHED_DOCUMENTS = 20, 5
-"""How many words and documents of each topic are passed to a function that chooses the topic's name."""
+"""The numbers of words and of documents of each topic that a function which chooses its name is given."""
 
 
 # ── arrangements ────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -45,7 +45,7 @@ SKETCHED_WORDS, SKETCHED_DOCUMENTS = 20, 5
 
 @dataclass(frozen=True)
 class Arrangement:
-    """How the topics of a fit are shown: which of them together, which not at all, and under which names.
+    """The arrangement in which the topics of a fit are shown: which are one, which are hidden, and their names.
 
     | field | meaning |
     |---|---|

@@ -86,7 +86,7 @@ def tree(folder):
 
 
 def completed(script: str, words: list[str]) -> set[str]:
-    """What bash offers for the last of the words."""
+    """Return the completions that bash offers for the last of the words."""
     quoted = " ".join(f"'{word}'" for word in words)
     ask = f"COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}; _shtab_lvsearch 2>/dev/null; echo ${{COMPREPLY[@]}}"
     run = [shutil.which("bash") or "bash", "--norc", "-c", f"{script}\n{ask}"]

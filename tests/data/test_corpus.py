@@ -628,7 +628,7 @@ def test_joined_names_labels_and_metadata_belong_to_their_documents():
 
 
 def test_new_words_are_kept_as_if_all_texts_had_been_read_together():
-    """Of 391 documents words in fewer than three are left out; words that were left out before stay so."""
+    """New words in fewer than three of 391 documents are left out, and so are words that were left out before."""
     first = Corpus.from_texts([f"cell gene {'rareword' * (number == 0)}" for number in range(190)] + ["worm"] * 190)
     assert "rareword" not in first.vocabulary
     joined = first.joined(["cell quince rareword"] * 4 + ["cell hapax"] + ["worm"] * 6)

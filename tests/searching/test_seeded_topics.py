@@ -37,6 +37,15 @@ def cosines(fit: FittedTopics, drawn: Planted) -> np.ndarray:
     return found @ true.T
 
 
+def cosines_of_old_words(fit: FittedTopics) -> np.ndarray:
+    """The cosine similarity of each topic with each planted one, by the words that were planted, (fitted, planted)."""
+    true = documents().topic_word
+    return (
+        fit.table("topic_word").to_numpy(np.float64)[:, : true.shape[1]]
+        @ (true / np.linalg.norm(true, axis=1)[:, None]).T
+    )
+
+
 @cache
 def seeded_fit() -> FittedTopics:
     model = lv.models.LDA().with_seeds(documents().corpus, seeds_of(documents(), [2, 0]))
@@ -60,6 +69,15 @@ def test_topics_with_seeds_come_first_and_keep_their_names(tmp_path: Path):
     assert again.names().tolist() == fit.names().tolist()
     np.testing.assert_array_equal(again.estimate.model.seeds.counts, fit.estimate.model.seeds.counts)  # pyright: ignore
     np.testing.assert_array_equal(again.transform(documents().corpus), fit.transform(documents().corpus))
+
+
+def test_a_fit_with_seeds_is_updated_with_new_words():
+    corpus = documents().corpus
+    more = lv.Corpus.from_matrix(np.ones((2, 3), int), [*corpus.vocabulary[:2], "brand-new"])
+    newer = seeded_fit().update(more)
+    assert newer.names().tolist()[:2] == ["planted 2", "planted 0"]
+    assert newer.estimate.model.seeds.n_words == newer.training.n_terms == corpus.n_terms + 1  # pyright: ignore
+    assert cosines_of_old_words(newer)[:2].argmax(1).tolist() == [2, 0]
 
 
 def test_topics_of_another_fit_can_be_held_where_they_are():
