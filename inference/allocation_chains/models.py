@@ -18,7 +18,6 @@ from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.full_covariances.partial_rows import PartialRows, without_missing_cells
-from lvsearch.models.components import FullCovarianceComponents
 from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.ibp import IBP
@@ -96,9 +95,7 @@ def _partition_chain(
     places = capacity_of((min(places or at_first, data.n_units),))[0]
     partial = None
     if isinstance(model, FiniteMixture | TiedMixture) and model.components.partial_rows:
-        components = model.components
-        assert isinstance(components, FullCovarianceComponents)  # the only kind with partial rows
-        partial = PartialRows.from_data(components, data)
+        partial = PartialRows.from_data(model.components, data)
         model, data = without_missing_cells(model, data)
     chain = evidence_chain(model, data, (places,), None)
     hyper = chain if isinstance(chain, HyperMixture) else None

@@ -25,8 +25,7 @@ from lvsearch.inference.annealing.draws import choose_in_proportion
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows, rows, rows_of
 from lvsearch.inference.mixtures.rows import coordinates_and_carriers, fill_in
-from lvsearch.models.components import FullCovarianceComponents
-from lvsearch.models.components.covariances import cells_given_others
+from lvsearch.models.components import Component, FullCovarianceComponents
 from lvsearch.models.exponential.matrices import solve_lower
 from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.units import Row
@@ -42,6 +41,7 @@ class PartialRows(eqx.Module):
 
     | field | meaning | shape |
     |---|---|---|
+    | `component` | the kind of component, which says how cells are distributed given others | |
     | `number` | the number of these rows, without padding | () |
     | `places` | the number of each row among all rows of the chain; beyond the last row for padding | (partial,) |
     | `coordinates` | the rows; missing cells at their means under one Gaussian of all rows | (partial, dim) |
@@ -51,6 +51,7 @@ class PartialRows(eqx.Module):
     | `most` | the largest number of missing cells of one of these rows, rounded up to a power of two | |
     """
 
+    component: Component
     number: Int[Array | np.ndarray, ""]
     places: Int[Array | np.ndarray, " partial"]
     coordinates: Float[Array | np.ndarray, "partial dim"]
@@ -60,7 +61,7 @@ class PartialRows(eqx.Module):
     most: int = eqx.field(static=True)
 
     @classmethod
-    def from_data(cls, component: FullCovarianceComponents, data: Dataset) -> "PartialRows":
+    def from_data(cls, component: Component, data: Dataset) -> "PartialRows":
         """Return the rows with missing cells of a data set, in the order of its batches.
 
         component: the kind of component, whose coordinates are used.
@@ -76,7 +77,7 @@ class PartialRows(eqx.Module):
         most = min(seen.shape[1], 1 << (int(missing.sum(1).max(initial=1)) - 1).bit_length())
         has_cells = np.asarray(seen.any(1), np.float64)
         filled = np.pad(filled, ((0, padding), (0, 0)))
-        return cls(np.asarray(len(partial)), places, filled, missing, y, has_cells, most)
+        return cls(component, np.asarray(len(partial)), places, filled, missing, y, has_cells, most)
 
     def first_cells(self, particles: int) -> Float[Array, "partial dim particle"]:
         """Return the cells with which particles begin: missing ones are where one Gaussian expects them."""
@@ -111,16 +112,15 @@ class PartialRows(eqx.Module):
         shape = len(self.places), n_particles
         uniforms = jax.random.uniform(key_label, shape, counts.dtype)
         noise = jax.random.normal(key_cells, (*shape, self.most), counts.dtype)
-        each = jax.vmap(jax.vmap(cells_given_others, (0, None, None, None)), (0, None, None, None))
 
         def one(index: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
             labels, counts, cells = carry
             row = jnp.asarray(self.places)[index]
-            y, missing = jnp.asarray(self.coordinates)[index], jnp.asarray(self.missing)[index]
+            y, observed = jnp.asarray(self.coordinates)[index], ~jnp.asarray(self.missing)[index]
             before = labels[row]
             leaves = jnp.arange(len(counts))[:, None] == before
             without = counts - leaves
-            laws = each(statistics, y, missing, self.most)
+            laws = jax.vmap(lambda own: self.component.laws_of_cells(own, y, observed, self.most))(statistics)
             open_parts = without > 0.5
             scores = jnp.where(open_parts, log_seats(without) + laws.log_mass.T, -jnp.inf)
             # a row that is alone in its part, or in none, stays there
@@ -140,7 +140,7 @@ class PartialRows(eqx.Module):
         return labels, cells
 
 
-def _filled_in(component: FullCovarianceComponents, units: Row) -> tuple[np.ndarray, np.ndarray]:
+def _filled_in(component: Component, units: Row) -> tuple[np.ndarray, np.ndarray]:
     """Return rows in the components' coordinates, 0 where cells are missing, and the same rows filled in."""
     with jax.enable_x64(True):
         y = coordinates_and_carriers(component, units)[0]

@@ -34,8 +34,8 @@ from lvsearch.inference.mixtures.rows import (
     pack_variants,
     unpack_sums,
 )
-from lvsearch.models.components import Component, FullCovarianceComponents, log_hyper_prior, log_normalisers
-from lvsearch.models.components.covariances import CellsGivenOthers
+from lvsearch.models.components import Component, log_hyper_prior, log_normalisers
+from lvsearch.models.components.component import CellsGivenOthers
 from lvsearch.models.contract import Masks, Statistics
 from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
@@ -138,9 +138,9 @@ def _laws_of_tile(
     """Return the unnormalised log responsibilities of a tile's rows, and the laws of their missing cells in every
     component, rows leading. The former are as in `log_responsibilities`, in nats.
     """
-    laws = jax.vmap(
-        lambda y, o: model.components.laws_of_cells(g["components"], y, o, layout.most_missing)  # pyright: ignore
-    )(tile.coordinates, jnp.asarray(tile.observed))
+    laws = jax.vmap(lambda y, o: model.components.laws_of_cells(g["components"], y, o, layout.most_missing))(
+        jnp.asarray(tile.coordinates), jnp.asarray(tile.observed)
+    )
     return jnp.where(on["component"], model.log_weights(g, on) + laws.log_mass, -jnp.inf), laws
 
 
@@ -152,7 +152,6 @@ def _partial_row_sums(
     What a row adds to a component then depends on the component: its missing cells are expected elsewhere there.
     """
     components, dtype, n_components = model.components, tiles.weight.dtype, len(on["component"])
-    assert isinstance(components, FullCovarianceComponents)  # the only kind with partial rows
 
     def one(carry: Sums, tile: RowTiles) -> tuple[Sums, None]:
         logits, laws = _laws_of_tile(model, g, tile, layout, on)

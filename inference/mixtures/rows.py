@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows_of
-from lvsearch.models.components import Component, FullCovarianceComponents
+from lvsearch.models.components import Component
 from lvsearch.models.kernels import kernel
 from lvsearch.models.mixture import MixtureModel
 from lvsearch.models.units import Row
@@ -236,13 +236,14 @@ FILLING = 8
 
 @kernel(brief=True)
 def fill_in(
-    component: FullCovarianceComponents, coordinates: Float[Array, "row dim"], observed: Bool[Array, "row dim"]
+    component: Component, coordinates: Float[Array, "row dim"], observed: Bool[Array, "row dim"]
 ) -> Float[Array, "row dim"]:
     """Return the rows with their missing cells at their expected values under one Gaussian of all rows.
 
     Fits begin from rows that are filled in like this; their ascents then keep a distribution for each missing cell.
 
-    component: the kind of component, all its hyper-parameters numbers. coordinates, observed: the rows.
+    component: a kind of component with `partial_rows`, all its hyper-parameters numbers. coordinates, observed: the
+        rows.
     """
     prior = component.prior(coordinates.shape[1])
 

@@ -35,7 +35,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import fields
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, NamedTuple, NoReturn, TypeVar
 
 import equinox as eqx
 import jax
@@ -51,6 +51,27 @@ from lvsearch.models.hyperpriors import GammaPrior, as_text
 from lvsearch.models.units import GroupOfRows, Row
 
 Kind = TypeVar("Kind", bound="Component")
+
+
+class CellsGivenOthers(NamedTuple):
+    """The law of a row's missing cells in one component, given its observed cells: a Gaussian.
+
+    A row has as many places as cells may be missing; those that it does not need are standard normal.
+
+    | field | meaning | shape |
+    |---|---|---|
+    | `columns` | the columns of the missing cells, those of needless places last | (place,) |
+    | `is_missing` | True for places that hold a missing cell | (place,) |
+    | `centre` | the mean of the missing cells; 0 at needless places | (place,) |
+    | `factor` | the lower Cholesky factor of their precision | (place, place) |
+    | `log_mass` | log density of the observed cells without their carrier, nats | () |
+    """
+
+    columns: Int[Array, " place"]
+    is_missing: Bool[Array, " place"]
+    centre: Float[Array, " place"]
+    factor: Float[Array, "place place"]
+    log_mass: Float[Array, ""]
 
 
 class Component(eqx.Module):
@@ -333,9 +354,44 @@ class Component(eqx.Module):
 
         Raises NotImplementedError for a kind without such cells, or that does not define it.
         """
+        self._refuse_latent_cells("log_rows_with_cells(statistics, unit, cells)")
+
+    def laws_of_cells(
+        self,
+        statistics: Any,
+        coordinates: Float[Array, " dim"],
+        observed: Bool[Array, " dim"],
+        most: int | None = None,
+    ) -> CellsGivenOthers:
+        """Return the law of a row's missing cells in each component given its other cells, components leading.
+
+        Only for kinds with `partial_rows`. `log_mass` is 0 for a row without cells.
+
+        statistics: those of the components' parameters, or their expected values, components leading.
+        coordinates: the row, shape (dim,); anything at missing cells. observed: True for other cells, shape (dim,).
+        most: the largest number of missing cells in a row that has some cells; by default the number of columns.
+
+        Raises NotImplementedError for a kind without such cells, or that does not define it.
+        """
+        self._refuse_latent_cells("laws_of_cells(statistics, coordinates, observed, most)")
+
+    def expected_increments(
+        self, laws: CellsGivenOthers, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]
+    ) -> Any:
+        """Return the expected s(x) of one row in each component under the laws of its missing cells, components
+        leading.
+
+        laws: from `laws_of_cells`. coordinates, observed: the row, as there.
+
+        Raises NotImplementedError for a kind without such cells, or that does not define it.
+        """
+        self._refuse_latent_cells("expected_increments(laws, coordinates, observed)")
+
+    def _refuse_latent_cells(self, method: str) -> NoReturn:
+        """Raise NotImplementedError: the kind has no latent cells, or does not define this method for them."""
         raise NotImplementedError(
-            f"{type(self).__name__} with partial_rows=True does not say how its missing cells are distributed: define "
-            "log_rows_with_cells(statistics, unit, cells)"
+            f"{type(self).__name__} does not say how missing cells are distributed given the others: a kind with "
+            f"partial_rows defines {method}"
         )
 
     def log_ceiling(self, units: Row) -> Float[np.ndarray, " rows"]:

@@ -6,7 +6,7 @@ is the base class of the former and of factor analysers.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 from jax.scipy.special import gammaln
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from lvsearch.models.components.arguments import (
     LEAST,
@@ -27,7 +27,7 @@ from lvsearch.models.components.arguments import (
     refuse_partial_rows,
     standardised,
 )
-from lvsearch.models.components.component import Component
+from lvsearch.models.components.component import CellsGivenOthers, Component
 from lvsearch.models.contract import ExpectedCells, HyperparameterArray, hyperparameter, is_traced
 from lvsearch.models.exponential.matrices import cholesky, inverse_from, log_determinant, solve_lower
 from lvsearch.models.exponential.normal_wishart import LOG_2, normal_wishart_parameters
@@ -87,27 +87,6 @@ def gaussian_marginals(
     whitened = solve_lower(factor, values.T - means[:, chosen, None])  # (component, chosen, point)
     log_scale = jnp.log(jnp.diagonal(factor, axis1=1, axis2=2)).sum(-1)
     return -0.5 * ((whitened**2).sum(1).T + len(chosen) * LOG_2PI) - log_scale
-
-
-class CellsGivenOthers(NamedTuple):
-    """The law of a row's missing cells in one component, given its observed cells: a Gaussian.
-
-    A row has as many places as cells may be missing; those that it does not need are standard normal.
-
-    | field | meaning | shape |
-    |---|---|---|
-    | `columns` | the columns of the missing cells, those of needless places last | (place,) |
-    | `is_missing` | True for places that hold a missing cell | (place,) |
-    | `centre` | the mean of the missing cells; 0 at needless places | (place,) |
-    | `factor` | the lower Cholesky factor of their precision | (place, place) |
-    | `log_mass` | log density of the observed cells without their carrier, nats | () |
-    """
-
-    columns: Int[Array, " place"]
-    is_missing: Bool[Array, " place"]
-    centre: Float[Array, " place"]
-    factor: Float[Array, "place place"]
-    log_mass: Float[Array, ""]
 
 
 def cells_given_others(
@@ -325,14 +304,6 @@ class FullCovarianceComponents(DependentColumns):
         observed: Bool[Array, " dim"],
         most: int | None = None,
     ) -> CellsGivenOthers:
-        """Return the law of a row's missing cells in each component given its other cells, components leading.
-
-        `log_mass` is 0 for a row without cells.
-
-        statistics: those of the components' parameters, or their expected values, components leading.
-        coordinates: the row, shape (dim,); anything at missing cells. observed: True for other cells, shape (dim,).
-        most: the largest number of missing cells in a row that has some cells; by default the number of columns.
-        """
         missing = self.missing_cells(observed)
         laws = jax.vmap(lambda each: cells_given_others(each, coordinates, missing, most))(statistics)
         return laws._replace(log_mass=jnp.where(observed.any(), laws.log_mass, 0.0))
@@ -340,11 +311,6 @@ class FullCovarianceComponents(DependentColumns):
     def expected_increments(
         self, laws: CellsGivenOthers, coordinates: Float[Array, " dim"], observed: Bool[Array, " dim"]
     ) -> NormalWishartStatistics:
-        """Return the expected s(x) of one row in each component under the laws of its missing cells, components
-        leading.
-
-        laws: from `laws_of_cells`. coordinates, observed: the row, as there.
-        """
         whole = observed.any().astype(coordinates.dtype)
         y = whole * jnp.where(self.missing_cells(observed), 0.0, coordinates)
 
