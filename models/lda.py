@@ -68,13 +68,12 @@ HYPER = 0xA1FA
 MOST_SEEDS = 1e6
 """The most imaginary tokens of one topic; chains count tokens in float32, which is exact up to 16 million."""
 SEED_SHARE, MOST_BY_DEFAULT, WITHOUT_CORPUS = 1000, 100, 10
-"""How many imaginary tokens a topic has by default: one for so many tokens of the corpus, at most so many, and so many
+"""The default number of imaginary tokens of a topic: one for so many tokens of the corpus, at most so many, and so many
 where only words are given.
 
 More of them than the corpus supports make a topic of the words alone, and what they belong to goes to a free topic.
-Five topics were fitted to 4,800 tokens of three planted ones, of which two were named by two words each, in three
-corpora: with 100 imaginary tokens 2 of 6 named topics were found, with 20 it was 4, with 6 it was 5, with 2 it was 4.
-Of 48,000 tokens all of these found 6.
+Where five topics were fitted to 4,800 tokens of three planted ones, 100 imaginary tokens found 4 of 20 named topics,
+and 6 found 13 (`tests/benchmarks/seed_tokens.py`).
 """
 
 

@@ -85,6 +85,8 @@ CALIBRATED_CHAINS = {
     "full-overlapping": (100, "| `full-overlapping` | chains over partitions | 100 | 93.0 % (87.4) |", 10),
     "full-separated": (100, "| `full-separated` | chains over partitions | 100 | 91.0 % (90.2) |", 10),
     "bernoulli-separated": (100, "| `bernoulli-separated` | chains over partitions | 100 | 93.0 % (90.7) |", 20),
+    "full-gaps": (60, "| `full-gaps` | chains over partitions | 60 | 90.0 % (88.6) | 95.0 % (94.4) |", 40),
+    "tied-gaps": (42, "| `tied-gaps` | chains over partitions | 42 | 88.1 % (87.3) | 95.2 % (94.9) |", 60),
 }
 """The same for the default search of mixtures of rows, by chains over partitions."""
 
@@ -183,6 +185,23 @@ CLAIMS = (
         r"^\d+ tables",
         bar="the 95 % range holds it at least 95 times in 100",
         full_minutes=240,
+    ),
+    Claim(
+        "The same where a tenth of the cells is missing, under full covariances?",
+        "planted_clusters.py",
+        None,
+        words("--gaps --tables 5"),
+        r"^\d+ tables",
+        full_minutes=30,
+    ),
+    Claim(
+        "How many named topics are found, with few imaginary tokens of their words and with many?",
+        "seed_tokens.py",
+        words("--documents 200 --tokens 100 6 --sizes 5 --corpora 3"),
+        (),
+        TABLE_LINE,
+        "| 200 | 6 | 20 of 20 | 13 of 20 | 4 of 20 |",
+        full_minutes=10,
     ),
     Claim(
         "How often is the number of topics that a search finds by default the planted one, on 100,000 words?",
