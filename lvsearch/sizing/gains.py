@@ -75,12 +75,8 @@ A misfit is a sum of squared residuals, each divided by the error that the gain 
 levels are clearly better, there is no curve. If the curve is, gains do not end abruptly. Without this margin, two
 levels took the place of a curve in one of ten simulated searches with fading gains.
 """
-PAST_THE_END, SHORT_STEP = 1.2, 1.3
-"""The next size is 1.2 · e (`PAST_THE_END`) where gains seem to end at size e, and at least 1.2 times the largest.
-
-If that is more than 1.3 times the largest measured (`SHORT_STEP`), the next size is twice as large. With 1.5, a search
-of Cora stepped from 32 topics to 47, because gains fall steeply at first: 1,876 and 412 nats for the 16th and the 32nd.
-"""
+PAST_THE_END = 1.2
+"""The next size is 1.2 times the size where gains seem to end: at least 1.2, at most 2 times the largest measured."""
 BEYOND = 2
 """Sizes up to this multiple of the largest measured size are given a probability.
 
@@ -589,10 +585,9 @@ def next_measured(
     A gain is the log evidence of a size minus that of the next smaller size.
 
     The search is done when the answer is as narrow as asked, when no size is left to measure, or when enough is known
-    of a smooth curve (`ENOUGH_ON_A_CURVE`). First it tries larger
-    and larger sizes until one surely gains nothing, or two in a row probably do. Then it measures inside the widest
-    stretch of unmeasured sizes within the 95 % range, until that range is narrow. Last it repeats the sizes whose gains
-    decide the answer.
+    of a smooth curve (`ENOUGH_ON_A_CURVE`). First it tries larger and larger sizes until one surely gains nothing, or
+    two in a row probably do. Then it measures inside the widest stretch of unmeasured sizes within the 95 % range,
+    until that range is narrow. Last it repeats the sizes whose gains decide the answer.
 
     visits: the sizes that the search tried, with their gains.
     trials: the number of trials (measurements) of each size tried, {size: trials}.
@@ -611,13 +606,14 @@ def next_measured(
         return _untried([min(begin, limit), min(2 * begin, limit), least], trials, "the first gain")
     high, low = int(curve.measured[-1]), int(curve.measured[0])
     still_gains = curve.gains[-1] > -SURE * curve.errors[-1]
-    may_lose = curve.gains[-1] < 0 and curve.has_mass(prior)
-    if still_gains and may_lose and trials[high] < min(LOOKS, most_trials):
-        return NextSize(high, "its error decides whether larger sizes are tried")  # cheaper than twice the size
-    ended = may_lose and len(curve.gains) > 1 and curve.gains[-2] < 0  # two estimates in a row are losses
-    if ((still_gains and not ended) or not curve.has_mass(prior)) and high < limit:
+    ended = len(curve.gains) > 1 and curve.gains[-2:].max() < 0  # two estimates in a row are losses
+    if not curve.has_mass(prior):
+        further = _untried([min(2 * high, limit)], trials, "the prior allows larger sizes alone")
+        if further is not None:
+            return further
+    elif still_gains and not ended and high < limit:
         larger = [min(_next_larger_size(curve), limit), min(2 * high, limit)]
-        further = _untried(larger, trials, "the largest size tried still gains")
+        further = _untried(larger, trials, "the largest size tried may still gain")
         if further is not None:
             return further
     if curve.gains[0] < SURE * curve.errors[0] and low > least:
@@ -658,22 +654,24 @@ def next_measured(
 def _next_larger_size(curve: EvidenceCurve) -> int:
     """Return the next larger size to measure: twice the largest measured size, or less where gains are about to end.
 
-    Where the last two gains fall surely, and the last is positive, a straight line in log size says where gains end.
-    Gains usually flatten, so a line that crosses 0 far away crosses it too early: it is trusted up to 1.08 times the
-    size. A short step saves time, because a fit of twice the size takes more than twice as long.
+    Where the last two gains fall surely, a straight line in 1/size through them says where gains end. Gains of real
+    text lie nearly on such a line: from 60 and 120 topics it ends at 151 to 156 on Cora and at 163 on news articles,
+    where gains end at 166 and 178. Where the last gain is a loss that is not sure, the next size is a little larger. A
+    short step saves time, because a fit of twice the size takes more than twice as long.
 
     curve: the gains measured so far.
     """
     high = int(curve.measured[-1])
-    if len(curve.gains) > 1:
-        fall, error = curve.gains[-2] - curve.gains[-1], math.hypot(*curve.errors[-2:])
-        if curve.gains[-1] > 0 and fall > SURE * error:
-            stretch = math.log(curve.middles[-1] / curve.middles[-2])
-            log_end = math.log(curve.middles[-1]) + stretch * float(curve.gains[-1]) / float(fall)
-            further = math.ceil(PAST_THE_END * max(high, math.exp(min(log_end, math.log(2 * high)))))
-            if further <= SHORT_STEP * high:
-                return further
-    return 2 * high
+    ends_at = math.inf
+    if curve.gains[-1] < 0:
+        ends_at = high
+    elif len(curve.gains) > 1:
+        fall, error = float(curve.gains[-2] - curve.gains[-1]), math.hypot(*curve.errors[-2:])
+        if fall > SURE * error:
+            below, above = curve.middles[-2:].tolist()
+            reciprocal = 1 / above - (1 / below - 1 / above) * float(curve.gains[-1]) / fall
+            ends_at = 1 / reciprocal if reciprocal > 0 else math.inf
+    return math.ceil(min(PAST_THE_END * max(high, ends_at), 2 * high))
 
 
 def _sharp_change(curve: EvidenceCurve) -> int | None:

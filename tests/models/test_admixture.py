@@ -43,6 +43,7 @@ def chain_of(size: int) -> CollapsedTopics:
 # ── evidence ────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("float64")
 def test_densities_of_all_assignments():
     chain = chain_of(2)

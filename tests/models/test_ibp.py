@@ -145,6 +145,7 @@ def test_popular_features_become_more_popular():
         assert z_of(followed, (m + ALPHA / MANY) / (N_ROWS + ALPHA / MANY)) < Z_LIMIT
 
 
+@pytest.mark.thorough
 def test_rows_are_exchangeable():
     """Which of the rows comes first says nothing: the first row with a feature that one row has is uniform."""
     z = simulated()

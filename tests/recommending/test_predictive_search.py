@@ -68,6 +68,7 @@ def test_every_unit_is_scored_by_a_fit_that_did_not_see_it():
     assert sum(sum(scores.per_unit) for scores in parts) < seen
 
 
+@pytest.mark.thorough
 def test_few_units_are_cut_into_parts_of_two_or_more():
     """Ten parts of six rows would have one row each, whose score has no error."""
     found = lv.search(model(), rows()[:6], evidence="predictive", max_size=1, progress=False).recommended

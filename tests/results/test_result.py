@@ -329,6 +329,7 @@ def test_per_document_prediction_adds_over_documents_and_the_whole_set_does_not_
     assert marginal.log_whole_set <= per_size.max() + 1e-9
 
 
+@pytest.mark.thorough
 def test_marginal_prediction_is_an_estimate_and_says_so(few_samples):
     result, docs = searched("bound"), held_out()
     prediction = result.predict(docs)
@@ -600,6 +601,7 @@ def batches() -> tuple[lv.Corpus, lv.Corpus]:
     return lv.Corpus.from_matrix(first, names[:10]), lv.Corpus.from_matrix(later, [names[place] for place in order])
 
 
+@pytest.mark.thorough
 def test_a_search_of_more_data_begins_where_the_last_one_ended(tmp_path):
     """A mixture of unigrams is fitted without compiling anything."""
     corpus, later = batches()

@@ -162,6 +162,7 @@ def test_a_chain_that_cannot_begin_there_and_one_of_other_data_are_refused():
         true_state(evidence_chain(MODEL, other.data, (2,), None), simulated, 1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("from_fit", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_both_ends_are_those_of_the_exact_evidence(monkeypatch: pytest.MonkeyPatch, from_fit: bool):
     """From the prior; and from the responsibilities of a fit, which know one labelling: where sweeps exchange the two,

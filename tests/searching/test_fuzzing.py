@@ -79,6 +79,7 @@ def fit_rows(values: np.ndarray, concentration: float) -> tuple[lv.Points, lv.Fi
     return points, lv.fit(lv.models.FiniteMixture(kind, concentration), points, size=2, seed=0)
 
 
+@pytest.mark.thorough
 @EXAMPLES
 @given(arrays(np.float64, (N_ROWS, N_COLUMNS), elements=NUMBERS), CONCENTRATIONS)
 def test_clusters_of_drawn_rows(warm: dict[str, int], values: np.ndarray, concentration: float):

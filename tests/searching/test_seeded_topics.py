@@ -71,6 +71,7 @@ def test_topics_with_seeds_come_first_and_keep_their_names(tmp_path: Path):
     np.testing.assert_array_equal(again.transform(documents().corpus), fit.transform(documents().corpus))
 
 
+@pytest.mark.thorough
 def test_a_fit_with_seeds_is_updated_with_new_words():
     corpus = documents().corpus
     more = lv.Corpus.from_matrix(np.ones((2, 3), int), [*corpus.vocabulary[:2], "brand-new"])

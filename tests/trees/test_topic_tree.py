@@ -146,6 +146,7 @@ def test_branches_of_one_chain_and_of_none(fitted, corpus):
     assert inferred.log_joint != log_joint(corpus.counts, inferred.allocation, inferred.hyper).total
 
 
+@pytest.mark.thorough
 def test_new_documents(fitted, corpus):
     new = corpus.encode(["cat cat dog the", "vote law tax the", "zebra quark", ""])
     described = fitted.describe(new)

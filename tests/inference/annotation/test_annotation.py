@@ -316,6 +316,7 @@ def test_a_fit_does_not_depend_on_the_images_order():
     assert a == pytest.approx(b, abs=0.5)  # clusters are found from a shuffle; the optimum is the same
 
 
+@pytest.mark.thorough
 def test_a_larger_fit_can_start_from_a_smaller_one():
     estimator = AnnotationEstimator(CorrLDA(), small().corpus.dataset())
     start = estimator.fit((2,), jax.random.key(0), None)

@@ -556,6 +556,7 @@ def test_seeds_of_other_words_and_with_empirical_bayes_are_refused():
         TopicEstimator(seeded(), data(), empirical_bayes=True)
 
 
+@pytest.mark.thorough
 def test_topics_of_words_that_all_subjects_share_are_left_out():
     """Eight topics that vary about one distribution of words: a fit of twelve has topics of common words alone. With
     mergers alone, which keep these and join planted topics, the bound was 580 nats below that of a fit from the planted

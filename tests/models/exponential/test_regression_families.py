@@ -111,6 +111,7 @@ def test_coordinates_that_do_not_exist_change_nothing(float64, family, natural):
     assert np.all(np.asarray(drawn[-1])[..., 2] == 0)
 
 
+@pytest.mark.thorough
 def test_points_are_the_mean_values(float64):
     np.testing.assert_allclose(Compiled(VectorGaussian()).point(of_vectors()).value, CENTRE, rtol=1e-12)
     point = Compiled(NormalGammaRegression()).point(of_regressions())

@@ -32,6 +32,7 @@ def close(ours: Any, others: Any, rtol: float = 1e-10) -> None:
         np.testing.assert_allclose(a, b, rtol=rtol, atol=1e-9)
 
 
+@pytest.mark.thorough
 def test_density_and_entropy_match_scipy(float64):
     statistics = COMPILED.sample(jax.random.key(2), natural())
     ours = sum((np.asarray(a) * np.asarray(b)).sum() for a, b in zip(natural(), statistics, strict=True))
