@@ -1,11 +1,7 @@
 """Numbers of every family of models, by every path to them, are those of the table beside this file.
 
 For changes that should change no number: a case that differs from `golden_digests.json` was changed. A change that
-means to change numbers writes the table anew, and says why.
-
-    python tests/house/test_golden_digests.py                     # writes golden_digests.json anew
-    python tests/house/test_golden_digests.py --exact before.txt  # writes exact digests, and not the table
-    python tests/house/test_golden_digests.py -k "evidence"       # only cases with this in their name
+means to change numbers writes the table anew (`golden_digests.py`), and says why.
 
 What is compared, for each array and each table that a case returns:
 
@@ -20,16 +16,14 @@ bit by bit: `--exact` writes a line with the SHA-256 of the bytes for each array
 which arrays differ. Both ways run the tests below in a process of its own, as pytest does. A rare draw that lies on a
 boundary can differ on another machine; then its case is the only one.
 
-Data are tiny and chains short: the numbers mean nothing, and are only the same.
+Data are tiny and chains short: the numbers mean nothing, and are only the same. All cases take about six minutes of one
+core where an earlier session has compiled the programs, and twice as long where none has.
 """
 
-import argparse
 import hashlib
 import json
 import os
 import re
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache, partial
@@ -43,6 +37,7 @@ import pandas as pd
 import programs
 import pytest
 import test_exact_ranks
+from golden_digests import EXACT, TABLE, WRITE
 from numpyro_cases import KNOWN
 
 import lvsearch as lv
@@ -65,9 +60,6 @@ from lvsearch.inference.evidence import (
 from lvsearch.inference.topic_samplers.size_gain import GainEffort, gain_of_last_topics
 from lvsearch.results.card import headline
 
-TABLE = Path(__file__).with_name("golden_digests.json")
-WRITE, EXACT = "LVSEARCH_GOLDEN_WRITE", "LVSEARCH_GOLDEN_EXACT"
-"""Environment variables by which this file, run as a script, tells its tests to write the table or exact digests."""
 TOLERANCE = 1e-5
 WORK = Effort(steps=3, islands=2, particles=4)
 """The annealing of every evidence: enough particles for a pilot run."""
@@ -364,20 +356,3 @@ def test_every_kind_of_difference_is_seen():
     assert not same(summary("3 topics"), summary("3 clusters"))
     assert exact_line("case", "part", numbers) != exact_line("case", "part", np.nextafter(numbers, 5))
     assert [name for name, _ in parts({"a": [1, 2], "b": (np.ones(2), "x")})] == ["a", "b/0", "b/1"]
-
-
-def main() -> int:
-    """Run the tests in a process that writes, and return its exit status."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--exact", type=Path, help="write exact digests to this file, and leave the table as it is")
-    parser.add_argument("-k", default="", help="only cases with these words, as pytest's -k")
-    arguments = parser.parse_args()
-    if arguments.exact is not None:
-        arguments.exact.unlink(missing_ok=True)
-    setting = {WRITE: "1"} if arguments.exact is None else {EXACT: str(arguments.exact.resolve())}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "thorough", "-k", arguments.k]
-    return subprocess.call([*command, __file__], env={**os.environ, **setting}, cwd=Path(__file__).parents[2])
-
-
-if __name__ == "__main__":
-    sys.exit(main())
