@@ -23,6 +23,7 @@ from lvsearch.models.components import (
     FullCovarianceComponents,
     KnownCovarianceComponents,
     MultinomialComponents,
+    VonMisesFisherComponents,
 )
 
 LOCATION, SCALE = np.array([0.4, -0.3]), np.array([1.3, 0.8])
@@ -52,6 +53,7 @@ class Kind(NamedTuple):
 VALUES = np.array([[1.3, -0.2], [0.4, 2.1], [1.6, -0.4], [-1.9, -1.7], [0.9, 1.8], [-2.4, -1.1], [0.7, 0.3]])
 HOLED = np.where(np.arange(14).reshape(7, 2) % 5 == 3, np.nan, VALUES)
 BITS = np.array([[1, 0, 1], [1, 1, 1], [0, 0, 1], [0, 1, 0], [1, 0, 1], [0, 1, 0], [1, np.nan, 0]])
+ANGLES = np.array([[3, 1, 0], [1, 3, -1], [2, 1, 1], [-2, 0, 1], [0, 2, -1], [-3, 1, 2], [2, 2, 1.0]])
 COUNTS = np.array([[3, 0, 1], [2, 1, 0], [0, 4, 1], [0, 2, 0], [5, 1, 1], [0, 0, 0], [1, 2, 2.0]])
 
 DIAGONAL = Kind(
@@ -79,7 +81,14 @@ KNOWN = Kind(
 )
 BERNOULLI = Kind("Bernoulli", BernoulliComponents(0.6, 0.9), BITS, exact.bernoulli_marginal(0.6, 0.9), n_parameters=3)
 MULTINOMIAL = Kind("multinomial", MultinomialComponents(0.7), COUNTS, exact.multinomial_marginal(0.7), n_parameters=2)
-CASES = (DIAGONAL, FULL, KNOWN, BERNOULLI, MULTINOMIAL)
+DIRECTIONS = Kind(
+    "directions",
+    VonMisesFisherComponents((0.8, 3.0, 11.0)),
+    ANGLES / np.linalg.norm(ANGLES, axis=1, keepdims=True),
+    exact.direction_marginal((0.8, 3.0, 11.0)),
+    n_parameters=3,
+)
+CASES = (DIAGONAL, FULL, KNOWN, BERNOULLI, MULTINOMIAL, DIRECTIONS)
 TWO_KINDS = in_tiers(CASES, lambda kind: kind in (FULL, BERNOULLI), lambda kind: kind.name)
 """In the fast tier: cells that hang together, and cells by themselves. What the others have of their own is tested
 alone: packing, marginals, densities."""
