@@ -21,6 +21,7 @@ from lvsearch.models.components import (
     NegativeBinomialComponents,
     PoissonComponents,
     StudentComponents,
+    VonMisesFisherComponents,
 )
 from lvsearch.models.components.component import Component
 from lvsearch.models.contract import Gate, Masks, Model, Site, first, hyperparameter, log_relabellings
@@ -89,6 +90,7 @@ __all__ = [
     "TiedMixture",
     "TopicSeeds",
     "Unigram",
+    "VonMisesFisherComponents",
     "check",
     "families",
     "first",

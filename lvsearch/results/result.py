@@ -11,7 +11,7 @@ import pandas as pd
 from lvsearch.comparison.similarity import HALF
 from lvsearch.fitted.kinds import component_table
 from lvsearch.fitted.mixture_draws import MixtureDraws
-from lvsearch.fitted.mixture_posterior import MixturePosterior, mixture_posterior
+from lvsearch.fitted.mixture_posterior import MixturePosterior, members_from_chains, mixture_posterior
 from lvsearch.fitted.partition_draws import Partition
 from lvsearch.fitted.topics import ArrangedTopics, FittedTopics
 from lvsearch.models.plain_arguments import as_path, real_number, shortened_repr
@@ -23,7 +23,6 @@ from lvsearch.results.checkpoint import load_findings, save_result
 from lvsearch.results.fewer_units import robust_search
 from lvsearch.results.findings import SAMPLES, Findings
 from lvsearch.results.heldout import held_out_comparison, require_comparable
-from lvsearch.results.more_posteriors import occupied_sizes, prior_members
 from lvsearch.results.persisting import persistence_of
 from lvsearch.results.repeated_searches import audit_search, search_with_more, vary
 from lvsearch.results.scoring import likelihood_ratio_of_one_more, score_sizes
@@ -34,12 +33,17 @@ from lvsearch.scrutiny.robustness import Robustness
 from lvsearch.scrutiny.sensitivity import Sensitivity
 from lvsearch.searching.allocation_evaluator import PARTITIONS
 from lvsearch.searching.evaluators import ModelEvaluator
-from lvsearch.sizing.sizes import Size, SizePrior
+from lvsearch.sizing.posterior import estimated_members, proved_members
+from lvsearch.sizing.sizes import Mixture, Size, SizePrior
 from lvsearch.sizing.words import size_text
 from lvsearch.tables.table_files import write_table
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+OCCUPIED_FROM = 0.005
+"""The smallest posterior probability of a size that `occupied_under_fits` includes; sizes included are reweighted to
+sum to 1."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -432,7 +436,21 @@ class SearchResult(Findings):
         `probability_upper`, proved for the parameters that were fitted.
         Raises ValueError for a prior that is not a mixture.
         """
-        return prior_members(self)
+        prior = self.prior
+        if not isinstance(prior, Mixture):
+            raise ValueError(f"got the prior {prior.describe()}, expected a lv.sizes.Mixture of several")
+        if self.evaluator.nested:
+            found = proved_members(prior, self.search)
+        elif self.partitions is not None and self.state.partitions is not None:
+            chains = self.state.partitions
+            found = members_from_chains(prior, chains.run.trace(), chains.log_prior)
+        else:
+            sizes, _, estimate, error = self.estimates()
+            found = estimated_members(prior, sizes, estimate, error)
+        table = pd.DataFrame({"prior": found.members, "weight": found.weight})
+        if found.probability is not None:
+            table["probability"] = found.probability
+        return table.assign(probability_lower=found.probability_lower, probability_upper=found.probability_upper)
 
     def mixture_posterior(
         self,
@@ -562,7 +580,20 @@ class SearchResult(Findings):
         cent are left out.
         Raises ValueError for several size variables, plug-in evidence, and units that are not in one component each.
         """
-        return occupied_sizes(self, draws, seed)
+        if len(self.evaluator.size_names) != 1 or self.evaluator.nested:
+            raise ValueError(
+                "got a search over several size variables, or of plug-in evidence, expected one size variable and "
+                'evidence="marginal" or "bound": others have no table of occupied components'
+            )
+        table = self.posterior("estimate").set_index("size").loc[:, "probability"]
+        kept = table.loc[table >= OCCUPIED_FROM]
+        each = {
+            size: self.fit(int(size)).occupied_under_fit(draws=draws, seed=seed).set_index("size")["probability"]
+            for size in kept.index
+        }
+        occupied = pd.DataFrame(each).fillna(0.0) @ (kept / kept.sum())
+        beside = pd.DataFrame({"size_probability": table, "occupied_under_fits": occupied}).fillna(0.0).sort_index()
+        return beside.rename_axis("components").reset_index()
 
     # ── keeping and showing ─────────────────────────────────────────────────────────────────────────────────────────
 

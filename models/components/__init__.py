@@ -19,6 +19,7 @@ from lvsearch.models.components.component import (
 from lvsearch.models.components.counts import MultinomialComponents, NegativeBinomialComponents, PoissonComponents
 from lvsearch.models.components.covariances import FullCovarianceComponents, KnownCovarianceComponents
 from lvsearch.models.components.diagonal import DiagonalComponents
+from lvsearch.models.components.directions import VonMisesFisherComponents
 from lvsearch.models.components.factor_analyzers import FactorAnalyzerComponents
 from lvsearch.models.components.mixed import MixedComponents
 from lvsearch.models.components.student import StudentComponents
@@ -38,6 +39,7 @@ __all__ = [
     "NegativeBinomialComponents",
     "PoissonComponents",
     "StudentComponents",
+    "VonMisesFisherComponents",
     "draw_hyper",
     "draw_rows",
     "log_hyper_prior",

@@ -113,7 +113,7 @@ def cache_of_groups(log_marginal: exact.LogMarginal) -> exact.LogMarginal:
 @pytest.mark.parametrize("dynamic", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["static", "dynamic"])
 @pytest.mark.parametrize(
     "kind",
-    in_tiers(cases.KINDS, lambda kind: kind is cases.BERNOULLI, lambda kind: kind.name.replace(" ", "-")),
+    in_tiers(cases.CASES, lambda kind: kind is cases.BERNOULLI, lambda kind: kind.name.replace(" ", "-")),
 )
 def test_predictions_agree_with_enumeration(kind: cases.Kind, dynamic: bool):
     """New rows are predicted one by one, and both together."""
@@ -131,7 +131,7 @@ def test_predictions_agree_with_enumeration(kind: cases.Kind, dynamic: bool):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dynamic", [False, True], ids=["static", "dynamic"])
-@pytest.mark.parametrize("kind", cases.KINDS, ids=lambda kind: kind.name.replace(" ", "-"))
+@pytest.mark.parametrize("kind", cases.CASES, ids=lambda kind: kind.name.replace(" ", "-"))
 def test_as_many_sweeps_as_by_default_predict_to_a_hundredth_of_a_nat(kind: cases.Kind, dynamic: bool):
     rows, new, log_rows = kind.rows[:5], kind.rows[5:7], by_groups(cache_of_groups(kind.log_marginal))
     model = lv.models.FiniteMixture(kind.component, CONCENTRATION, dynamic=dynamic)

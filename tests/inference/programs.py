@@ -16,6 +16,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import mixture_cases
 import numpy as np
 import pytest
 from numpyro_cases import KNOWN
@@ -349,6 +350,12 @@ CALLS: dict[str, Callable[[], object]] = {
         f"evidence of {type(model).__name__} {number}": partial(annealed, model, data, size)
         for number, (model, data, size) in enumerate(FITS)
         if not model.process and not isinstance(model, (m.Unigram, m.PLSI))
+    },
+    **{
+        f"mixture of {kind.name}": partial(
+            annealed, m.FiniteMixture(kind.component), mixture_cases.points(kind), 2, fitted=True
+        )
+        for kind in mixture_cases.CASES
     },
     "annealed, many documents": lambda: lv.inference.document_likelihood(
         TOPICS, ALPHA, np.tile(COUNTS, (1 + 1000 // len(COUNTS), 1)), method="ais", samples=8, key=KEY, certify=False

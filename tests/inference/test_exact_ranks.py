@@ -12,11 +12,12 @@ in 1,600. The planted bug, sweeps at another temperature than that of the poster
 
 from collections.abc import Callable
 from dataclasses import fields
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import mixture_cases
 import numpy as np
 import pytest
 from annotation_cases import FEATURES
@@ -84,7 +85,10 @@ CASES: dict[str, Callable[[], Case]] = {
     "LDA": lambda: Case(lv.models.LDA(0.9, 0.3), COUNTS),
     "LDA, hyper-priors": lambda: Case(lv.models.LDA(WIDE, hyperpriors.GammaPrior(1.5, 4.0)), COUNTS),
     "LDA, generic": lambda: Case(lv.models.LDA(0.9, 0.3), COUNTS, generic=True),
-    "mixture": lambda: Case(lv.models.FiniteMixture(lv.models.FullCovarianceComponents()), ROWS),
+    **{
+        f"mixture of {kind.name}": partial(Case, lv.models.FiniteMixture(kind.component), mixture_cases.points(kind))
+        for kind in mixture_cases.CASES
+    },
     "mixture, hyper-priors": lambda: Case(lv.models.FiniteMixture(lv.models.FullCovarianceComponents.weak(ROWS)), ROWS),
     "tied mixture": lambda: Case(lv.models.TiedMixture(), ROWS),
     "tied mixture, hyper-priors": lambda: Case(

@@ -222,10 +222,21 @@ def other_missing_cells(units: Row) -> Row:
 TIED_PRIOR = (mixture_cases.LOCATION, mixture_cases.SCALE, 0.3, 2.5, 0.7)
 
 
-def mixture_exact(size: int, natural: dict[str, Any]) -> float:
-    kind = mixture_cases.FULL
-    prior = partial(partition_oracles.log_finite_prior, n_components=size, concentration=0.8)
-    return partition_oracles.log_evidence(kind.rows[:5], kind.log_marginal, prior)
+def mixture_of(kind: mixture_cases.Kind) -> "Case":
+    """A finite mixture of five rows of a kind."""
+
+    def log_evidence(size: int, natural: dict[str, Any]) -> float:
+        prior = partial(partition_oracles.log_finite_prior, n_components=size, concentration=0.8)
+        return partition_oracles.log_evidence(kind.rows[:5], kind.log_marginal, prior)
+
+    return Case(
+        f"mixture of {kind.name}",
+        FiniteMixture(kind.component, 0.8),
+        rows_case(kind, 5),
+        log_evidence,
+        other_missing_cells,
+        certified=kind.certified,
+    )
 
 
 @cache
@@ -385,14 +396,7 @@ CASES = [
         lambda units: Row(np.where(units.observed, units.value, 99.0), units.observed),
         memoizable=False,
     ),
-    Case(
-        "finite mixture",
-        FiniteMixture(mixture_cases.FULL.component, 0.8),
-        rows_case(mixture_cases.FULL, 5),
-        mixture_exact,
-        other_missing_cells,
-        certified=False,
-    ),
+    *map(mixture_of, mixture_cases.CASES),
     Case(
         "tied mixture",
         TiedMixture(FullCovarianceComponents(*TIED_PRIOR), 0.8),
@@ -561,6 +565,7 @@ def fit_case(index: int) -> Fitted:
 
 
 VARIATIONS = (
+    *(f"mixture of {kind.name}" for kind in mixture_cases.CASES if kind is not mixture_cases.FULL),
     "LDA plug-in",
     "LDA with seeds",
     "admixture",
@@ -1084,7 +1089,7 @@ def test_simulate_has_the_shapes_of_the_contract(fitted):
     assert jax.tree.map(np.shape, l) == jax.tree.map(np.shape, cut.locals[0].mean)
 
 
-DRAWN = ("finite mixture", "hidden Markov", "IBP", "HDP", "Poisson factorization", "block model")
+DRAWN = ("mixture of full covariance", "hidden Markov", "IBP", "HDP", "Poisson factorization", "block model")
 """Cases whose simulated numbers are looked at, in the thorough tier: rows, sequences, features, tables, counts, two
 sizes. Documents, images and genotypes are simulated where the density of their true latents is tested."""
 

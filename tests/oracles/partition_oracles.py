@@ -9,7 +9,7 @@ from functools import cache
 
 import numpy as np
 from scipy.special import betaln, gammaln, logsumexp
-from scipy.stats import multivariate_normal, multivariate_t, t
+from scipy.stats import multivariate_normal, multivariate_t, t, vonmises_fisher
 
 LogMarginal = Callable[[np.ndarray], float]
 """log p(rows of one group, parameters integrated out); rows: (n, D)."""
@@ -139,6 +139,29 @@ def known_marginal(covariance: np.ndarray, location: np.ndarray, count: float) -
         n = len(rows)
         joint = np.kron(np.eye(n) + 1 / count, covariance)
         return float(multivariate_normal(np.tile(location, n), joint).logpdf(rows.ravel()))
+
+    return log_marginal
+
+
+def direction_marginal(concentrations: tuple[float, ...]) -> LogMarginal:
+    """Directions in three columns: the average over concentrations, and over mean directions by quadrature.
+
+    Gauss's rule in the height of the sphere and the trapezium rule around it; densities of rows from SciPy.
+    """
+    heights, weights = np.polynomial.legendre.leggauss(60)
+    around = 2 * np.pi * np.arange(80) / 80
+    ring = np.sqrt(1 - heights**2)[:, None]
+    means = np.stack(
+        [ring * np.cos(around), ring * np.sin(around), np.broadcast_to(heights[:, None], (60, 80))], axis=-1
+    ).reshape(-1, 3)
+    log_weights = np.log(np.repeat(weights / 2, 80) / 80)
+
+    def log_marginal(rows: np.ndarray) -> float:
+        each = [
+            logsumexp(log_weights + sum(vonmises_fisher(row, kappa).logpdf(means) for row in rows))
+            for kappa in concentrations  # a density is the same with row and mean exchanged
+        ]
+        return float(logsumexp(each) - np.log(len(concentrations)))
 
     return log_marginal
 

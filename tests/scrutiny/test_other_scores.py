@@ -7,6 +7,7 @@ from itertools import combinations, permutations, product
 from typing import Any
 
 import jax
+import mixture_cases
 import numpy as np
 import pandas as pd
 import pytest
@@ -495,16 +496,11 @@ def test_the_likelihood_ratio_test_rejects_as_often_as_it_says():
 
 COLUMNS = 4
 NUMBERS = {
-    "diagonal": (lv.models.DiagonalComponents(), 8),
-    "full": (lv.models.FullCovarianceComponents(), 4 + 10),
-    "known": (lv.models.KnownCovarianceComponents(1.0), 4),
     "student": (lv.models.StudentComponents(lv.models.FullCovarianceComponents()), 14),
-    "bernoulli": (lv.models.BernoulliComponents(), 4),
     "levels": (lv.models.LevelComponents((1, 2, 3)), 8),
     "categories": (lv.models.CategoricalComponents((2, 2)), 2),
     "poisson": (lv.models.PoissonComponents(), 4),
     "negative binomial": (lv.models.NegativeBinomialComponents(2.0), 4),
-    "multinomial": (lv.models.MultinomialComponents(), 3),
     "mixed": (
         lv.models.MixedComponents([lv.models.DiagonalComponents(), lv.models.PoissonComponents()], [(0, 1, 3), (2,)]),
         7,
@@ -517,6 +513,11 @@ def test_free_parameters_are_counted(kind: str):
     component, number = NUMBERS[kind]
     assert component.free_parameters(COLUMNS) == number
     assert lv.models.FiniteMixture(component).free_parameters(3, COLUMNS) == 2 + 3 * number
+
+
+@pytest.mark.parametrize("kind", mixture_cases.CASES, ids=lambda kind: kind.name)
+def test_free_parameters_of_every_kind_are_counted(kind: mixture_cases.Kind):
+    assert kind.component.free_parameters(kind.rows.shape[1]) == kind.n_parameters
 
 
 def test_free_parameters_that_components_share_count_once():

@@ -121,7 +121,7 @@ def z_scores(trace: AllocationTrace, sizes: np.ndarray, occupied: np.ndarray) ->
     return found[0], found[1]
 
 
-KINDS = in_tiers(cases.KINDS, lambda kind: kind is cases.KINDS[0], lambda kind: kind.name.replace(" ", "-"))
+KINDS = in_tiers(cases.CASES, lambda kind: kind is cases.CASES[0], lambda kind: kind.name.replace(" ", "-"))
 """One kind in the fast tier: each takes some twenty processor seconds, and all share the chain."""
 
 

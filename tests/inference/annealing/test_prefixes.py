@@ -15,7 +15,7 @@ import oracles
 import pytest
 import word_mixture_oracles as word_oracles
 from compiled import Compiled
-from mixture_cases import DIAGONAL, KINDS, Kind
+from mixture_cases import CASES, DIAGONAL, Kind
 from scipy.sparse import csr_array
 from scipy.special import logsumexp
 from test_evidence_mixtures import all_labels, chain_of, log_likelihoods, log_priors, padded
@@ -38,7 +38,7 @@ from lvsearch.models import MixtureOfUnigrams
 Z_LIMIT = 4.5
 SIZE, PARTICLES, SWEEPS = 3, 8, 3
 pytestmark = pytest.mark.usefixtures("float64")
-kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+kinds = pytest.mark.parametrize("kind", CASES, ids=lambda kind: kind.name)
 
 
 def rows_of(kind: Kind, n: int, key: int = 0) -> RowByRow:

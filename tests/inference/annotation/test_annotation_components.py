@@ -62,7 +62,7 @@ OTHERS: tuple[tuple[str, Component, np.ndarray], ...] = (
     ("Poisson", PoissonComponents(1.4, 0.6), COUNTS),
     ("negative binomial", NegativeBinomialComponents(2.5, 1.4, 0.6), COUNTS),
 )
-KINDS = [(kind.name, kind.component, kind.rows, kind.log_marginal) for kind in mixture_cases.KINDS]
+KINDS = [(kind.name, kind.component, kind.rows, kind.log_marginal) for kind in mixture_cases.CASES]
 KINDS += [(name, component, rows, one_by_one(component)) for name, component, rows in OTHERS]
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import partition_oracles as exact
 import pytest
 from compiled import Compiled
-from mixture_cases import BERNOULLI, DIAGONAL, KINDS, Kind
+from mixture_cases import BERNOULLI, CASES, DIAGONAL, Kind
 from scipy.special import gammaln, logsumexp
 
 from lvsearch.inference.annealing import particles as annealing
@@ -29,7 +29,7 @@ from lvsearch.models.components import BernoulliComponents
 CONCENTRATION = 0.8
 Z_LIMIT = 4.5
 pytestmark = pytest.mark.usefixtures("float64")
-kinds = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+kinds = pytest.mark.parametrize("kind", CASES, ids=lambda kind: kind.name)
 
 
 def chain_of(kind: Kind, n: int, size: int, capacity: int) -> CollapsedMixtureChain:

@@ -115,7 +115,7 @@ def test_partition_frequencies_are_exact(sampler):
 
 @pytest.mark.slow
 @by_sampler
-@pytest.mark.parametrize("kind", cases.KINDS, ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", cases.CASES, ids=lambda kind: kind.name)
 def test_partition_frequencies_are_exact_for_every_kind(sampler, kind):
     assert np.abs(frequency_z(sampler, kind, 1.3, 40_000)).max() < Z_LIMIT
 

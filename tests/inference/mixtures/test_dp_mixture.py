@@ -36,7 +36,7 @@ N_DRAWS = 4000
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("kind", in_tiers(cases.KINDS, lambda kind: kind is cases.BERNOULLI, lambda kind: kind.name))
+@pytest.mark.parametrize("kind", in_tiers(cases.CASES, lambda kind: kind is cases.BERNOULLI, lambda kind: kind.name))
 @pytest.mark.parametrize(
     "concentration",
     [pytest.param(2.0, id="given"), pytest.param(GammaPrior(2.0, 1.5), id="Gamma", marks=pytest.mark.slow)],

@@ -3,6 +3,7 @@
 from functools import partial
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import mixture_cases as cases
@@ -32,18 +33,19 @@ from lvsearch.inference.mixtures.rows import (
     unpack_sums,
 )
 from lvsearch.models.components import log_likelihood, log_predictive
+from lvsearch.models.components.component import draw_parameters
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.units import Row
 
 SIZE = (3,)
-by_kind = pytest.mark.parametrize("kind", cases.KINDS, ids=lambda kind: kind.name)
+by_kind = pytest.mark.parametrize("kind", cases.CASES, ids=lambda kind: kind.name)
 
 
 def fast_for(*fast: cases.Kind) -> pytest.MarkDecorator:
     """Ask these kinds in the fast tier, the others in the slow one. Densities are compared for every kind in both."""
-    return pytest.mark.parametrize("kind", in_tiers(cases.KINDS, lambda kind: kind in fast, lambda kind: kind.name))
+    return pytest.mark.parametrize("kind", in_tiers(cases.CASES, lambda kind: kind in fast, lambda kind: kind.name))
 
 
 def unit(row: np.ndarray) -> Row:
@@ -242,6 +244,41 @@ def test_search_over_mixtures_is_stored(tmp_path):
     loaded = lv.load(tmp_path / "run")
     assert loaded.evaluator.model.describe() == model.describe()
     np.testing.assert_array_equal(loaded.best.transform(clusters()), result.best.transform(clusters()))
+
+
+@pytest.mark.thorough
+@fast_for(cases.KNOWN)
+def test_fits_of_every_kind_come_back_from_their_folders(kind, tmp_path):
+    """The same kind with the same numbers, which says the same of rows."""
+    fit = lv.fit(FiniteMixture(kind.component, 0.8), cases.points(kind), size=2)
+    fit.save(tmp_path / "fit")
+    again = lv.load_fit(tmp_path / "fit")
+    assert eqx.tree_equal(again.model, fit.model)
+    assert again.model.describe() == fit.model.describe()
+    np.testing.assert_array_equal(again.log_density(cases.points(kind)), fit.log_density(cases.points(kind)))
+    assert again.means().equals(fit.means())
+
+
+@pytest.mark.thorough
+@fast_for(cases.KNOWN, cases.MULTINOMIAL)
+def test_draws_have_the_moments_of_their_component(kind, float64):
+    """The average and the covariance of 20,000 rows from one component; where the total of a row is given, it is 1."""
+    n_dims, n_draws = kind.rows.shape[1], 20_000
+    like = Row(np.eye(n_dims)[0], np.ones(n_dims, bool))
+
+    @jax.jit
+    def drawn(key: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        key_parameters, key_rows = jax.random.split(key)
+        one = jax.tree.map(lambda leaf: leaf[0], draw_parameters(kind.component, key_parameters, 1, n_dims))
+        rows = jax.vmap(lambda each: kind.component.draw(each, one, like))(jax.random.split(key_rows, n_draws))
+        return rows, *kind.component.moments(one)
+
+    rows, mean, covariance = map(np.asarray, drawn(jax.random.key(4)))
+    away = rows - mean
+    products = away[:, :, None] * away[:, None]
+    for found, expected in ((rows, mean), (products, covariance)):
+        error = found.std(0) / np.sqrt(n_draws) + 1e-9
+        assert (np.abs(found.mean(0) - expected) / error).max() < 4.5
 
 
 # ── predictive density ──────────────────────────────────────────────────────────────────────────────────────────────
