@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import singledispatch
 from typing import NamedTuple
 
 import jax
@@ -10,7 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float64, Key
 
 from lvsearch.inference.annealing.between_sizes import Gain
-from lvsearch.inference.annealing.generic import flat_chain
+from lvsearch.inference.annealing.generic import GenericChain, flat_chain
 from lvsearch.inference.annealing.kits import Anchor, chain_kit
 from lvsearch.inference.annealing.particles import CONSTANT, Profile, backward, forward, pilot, schedule
 from lvsearch.inference.annealing.prefixes import grow, sequential, shrink
@@ -18,6 +17,7 @@ from lvsearch.inference.chains import Chain, State
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.generators import fold_in, split_key
+from lvsearch.inference.kits import model_kit
 from lvsearch.inference.sharding import devices_at_work, in_processes, one_after_another
 from lvsearch.models.contract import Model
 
@@ -98,11 +98,8 @@ class TwoSided(NamedTuple):
     moved: bool = True
 
 
-@singledispatch
 def evidence_chain(model: Model, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> Chain:
-    """Return the best known annealing path to the posterior of a model, as registered for its type.
-
-    By default it is the generic path from the prior, which every log-joint has.
+    """Return the best known annealing path to the posterior of this type of model (`ModelKit.evidence_chain`).
 
     data: the units whose evidence is wanted.
     size: how many components, for each size variable.
@@ -110,28 +107,40 @@ def evidence_chain(model: Model, data: Dataset, size: tuple[int, ...], estimate:
 
     Raises ValueError, with the reason, for models whose evidence cannot be annealed.
     """
+    return model_kit(model).evidence_chain(model, data, size, estimate)
+
+
+def chain_from_prior(model: Model, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> GenericChain:
+    """Return the path from the prior that every log-joint has: `evidence_chain` of any log-joint. `estimate` is not
+    used.
+    """
     return flat_chain(model, data, size, capacity_of(size))
 
 
-@singledispatch
 def sampled_chain(model: Model, data: Dataset, size: tuple[int, ...]) -> Chain:
-    """Return the chain whose draws are recorded for people, by default the one that is annealed (`evidence_chain`).
+    """Return the chain whose draws are recorded for people (`ModelKit.sampled_chain`).
 
-    A model registers another chain where the annealed one integrates out variables that people ask for.
+    It is another than the annealed one where that integrates out variables that people ask for.
 
     size: how many components, for each size variable.
 
     Raises ValueError, with the reason, for models that cannot be sampled so.
     """
+    return model_kit(model).sampled_chain(model, data, size)
+
+
+def annealed_chain(model: Model, data: Dataset, size: tuple[int, ...]) -> Chain:
+    """Return the chain that is annealed, without a fit, which has the posterior at its end."""
     return evidence_chain(model, data, size, None)
 
 
-@singledispatch
 def path_needs_fit(model: Model, data: Dataset) -> bool:
-    """Return True if `evidence_chain` gives a better path from a fit of this model and data than without one.
+    """Return True if `evidence_chain` gives a better path from a fit of this model and data than without one."""
+    return model_kit(model).path_needs_fit(model, data)
 
-    By default it is False, as the generic path makes no use of a fit. A type whose path does registers both.
-    """
+
+def needs_no_fit(model: Model, data: Dataset) -> bool:
+    """Return False: the path makes no use of a fit."""
     return False
 
 
@@ -146,28 +155,27 @@ def anchored_chain(chain: Chain, key: Key[Array, ""], states: Sequence[State]) -
     return None if anchored is None else anchored(key, states)
 
 
-@singledispatch
 def bytes_while_annealed(model: Model, data: Dataset) -> int:
-    """Return roughly how many bytes annealing holds in addition to a fit.
+    """Return roughly how many bytes annealing holds in addition to a fit."""
+    return model_kit(model).bytes_while_annealed(model, data)
 
-    By default it is 0, for chains that hold less than the fit. A type whose chain holds more, such as a latent variable
-    for every token, registers how much.
-    """
+
+def no_more_than_a_fit(model: Model, data: Dataset) -> int:
+    """Return 0, the bytes in addition to a fit of a chain that holds less than the fit."""
     return 0
 
 
-@singledispatch
 def first_gain(model: Model, data: Dataset) -> int | None:
     """Return the first size whose gain a search measures, or None if sizes are compared by the evidence of each.
 
     A gain is that of one component more (`gain_of_last_part`). Gains are needed where data are many, because two paths
-    from a fit or the prior then end too far apart. By default it is None, as no gain can be measured for a type without
-    a path between two sizes: both are registered together.
+    from a fit or the prior then end too far apart. It is None for a type without a path between two sizes
+    (`ModelKit.gains`).
     """
-    return None
+    gains = model_kit(model).gains
+    return None if gains is None else gains.first(model, data)
 
 
-@singledispatch
 def gain_of_last_part(
     model: Model, data: Dataset, size: tuple[int, ...], estimate: Estimate, key: Key[Array, ""], trial: int
 ) -> Gain:
@@ -183,7 +191,10 @@ def gain_of_last_part(
 
     Raises TypeError for models without such a path.
     """
-    raise TypeError(f"no path between two sizes is registered for {type(model).__name__}")
+    gains = model_kit(model).gains
+    if gains is None:
+        raise TypeError(f"got a {type(model).__name__}, expected a type of model whose kit has `gains` between sizes")
+    return gains.of_last_part(model, data, size, estimate, key, trial)
 
 
 def effort(chain: Chain, trial: int) -> Effort:

@@ -28,9 +28,8 @@ from lvsearch.inference.annealing.particle_arrays import average_over_sweeps, ta
 from lvsearch.inference.annealing.particles import forward
 from lvsearch.inference.block_models.chain import BlockChain
 from lvsearch.inference.block_models.state import BlockStart, BlockState, layout_of
-from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, beliefs_of, capacity_of
-from lvsearch.inference.engine.estimator import GenericEstimator, estimator
+from lvsearch.inference.engine.estimator import GenericEstimator
 from lvsearch.inference.engine.meanfield import MeanField, ascend
 from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.inference.generators import fold_in, generator
@@ -252,9 +251,3 @@ def _states_before_first_sweep(chain: BlockChain, random: np.random.Generator, p
     rows, columns = (zeros((n, particles), np.int32) for n in (n_rows, n_dims))
     blocks = zeros((*chain.capacity, n_numbers, particles))
     return BlockState(rows, columns, row_weights, column_weights, blocks, zeros(particles))
-
-
-@estimator.register
-def _block_estimator(model: LatentBlockModel, data: Dataset) -> Any:
-    """Return the estimator of block models."""
-    return BlockEstimator(model, data)

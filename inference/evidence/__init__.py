@@ -36,7 +36,6 @@ from lvsearch.inference.evidence.poisson_factorization import PoissonFactorizati
 from lvsearch.inference.evidence.simulation import Simulated, anneal_simulated, simulated_like, true_state
 from lvsearch.inference.evidence.unigram_mixtures import UnigramMixtureChain
 from lvsearch.inference.topic_samplers import anchor as _topic_anchor  # noqa: F401 — registers what chains of topics offer
-from lvsearch.inference.topic_samplers import size_gain as _size_gain  # noqa: F401 — registers what one topic more gains
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics, collapsed_topics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, hyper_topics
 from lvsearch.inference.topic_samplers.topic_state import GivenFactors

@@ -35,7 +35,6 @@ import numpy as np
 from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.draws import choose_by_weight, log_gamma_draws
 from lvsearch.inference.annealing.kits import ChainKit, chain_kit
 from lvsearch.inference.annealing.particle_arrays import ParticleArrays, SymmetricStart
@@ -543,8 +542,7 @@ def _log_dirichlet_multinomial(counts: Array, concentration: Array, exists: Arra
     return each + gammaln(jnp.where(total > 0, total, 1.0)) - gammaln(jnp.where(total > 0, total, 1.0) + n)
 
 
-@evidence_chain.register
-def _evidence_chain_of_hidden_markov(
+def evidence_chain_of_hidden_markov(
     model: HiddenMarkov, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
 ) -> HiddenMarkovChain:
     """Return the annealing chain of a hidden Markov model, over the hidden paths, from their prior. The estimate is not

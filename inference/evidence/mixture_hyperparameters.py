@@ -27,7 +27,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.hyperparameters import (
     Course,
     LogHyper,
@@ -296,8 +295,7 @@ def labels_chain(
     return kind.from_data(model, data, size, capacity_of((size,))[0])
 
 
-@evidence_chain.register
-def _evidence_chain_of_mixture(
+def evidence_chain_of_mixture(
     model: FiniteMixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
 ) -> CollapsedMixtureChain | HyperMixture:
     """Return the annealing chain of a mixture, over its labels, from the prior. The estimate is not used.

@@ -30,7 +30,6 @@ import numpy as np
 from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.draws import choose_in_proportion
 from lvsearch.inference.annealing.kits import ChainKit, chain_kit
 from lvsearch.inference.annealing.particle_arrays import ParticleArrays, SymmetricStart
@@ -305,8 +304,7 @@ class UnigramMixtureChain(ParticleArrays, SymmetricStart):
         return jnp.asarray(leaf, jnp.result_type(float) if jnp.issubdtype(leaf.dtype, jnp.floating) else None)
 
 
-@evidence_chain.register
-def _evidence_chain_of_unigrams(
+def evidence_chain_of_unigrams(
     model: MixtureOfUnigrams, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
 ) -> UnigramMixtureChain:
     """Return the annealing chain of a mixture of unigrams, over the topics of documents, from the prior.

@@ -26,7 +26,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.hyperparameters import courses_around, courses_from_draws
 from lvsearch.inference.annealing.kits import Anchor, ChainKit, chain_kit
 from lvsearch.inference.annealing.prefixes import InTurn
@@ -128,8 +127,7 @@ class ScoredRowByRow(InTurn):
         return predictive + self.chain.log_hyper_ratio(before.log_hyper) / self.n_units
 
 
-@evidence_chain.register
-def _evidence_chain_of_factor_analyzers(
+def evidence_chain_of_factor_analyzers(
     model: FactorAnalyzerMixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
 ) -> FactorAnalyzerChain:
     """Return the annealing chain of a mixture of factor analysers from the prior. `estimate` is not used."""
