@@ -1,5 +1,6 @@
 """Inference at a fixed size: engines, samplers, kernels, estimators."""
 
+from lvsearch.inference import chain_kits as _chain_kits  # noqa: F401 — fills the table of chains
 from lvsearch.inference import trees
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.data.documents import documents

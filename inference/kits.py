@@ -1,25 +1,44 @@
 """Look-up of kits: the records of what inference knows of a type of model, and of a type of chain.
 
-Both tables are written in one place each, `model_kits` and `chain_kits`, which import all rooms. This file imports none
-of them, so that every room can look a kit up here.
+The tables are written in `model_kits` and `chain_kits`, which import all rooms and fill the dictionaries here. This
+file imports no room, so that every room can look a kit up.
 """
 
 from typing import Any
 
 MODEL_KITS: dict[type, Any] = {}
 """{type of model: its `ModelKit`}, filled by `model_kits`."""
+CHAIN_KITS: dict[type, Any] = {}
+"""{type of chain: its `ChainKit`}, filled by `chain_kits`."""
+LABELS_CHAINS: dict[type, Any] = {}
+"""{kind of component: its `labels_chain`}, filled by `chain_kits`."""
 
 
 def model_kit(model: Any) -> Any:
-    """Return the `ModelKit` of a model: that of its type, or of the nearest base class that has one.
+    """Return the `ModelKit` of a model.
 
     Raises TypeError for what is no `Model`.
     """
     return _row_of(MODEL_KITS, model, "a subclass of lvsearch.models.Model")
 
 
+def chain_kit(chain: Any) -> Any:
+    """Return the `ChainKit` of a chain.
+
+    Raises TypeError for a type of chain without one, even one that says that it offers nothing.
+    """
+    return _row_of(
+        CHAIN_KITS, chain, "a chain with a kit: give its type one with lvsearch.inference.chain_kits.register_chain_kit"
+    )
+
+
+def labels_chain_of(component: Any) -> Any:
+    """Return the function that makes the chain over the labels of a mixture of this kind of component."""
+    return _row_of(LABELS_CHAINS, component, "a kind of component: a subclass of lvsearch.models.Component")
+
+
 def _row_of(table: dict[type, Any], thing: Any, expected: str) -> Any:
-    """Return the row of the first class that has one, from the type of `thing` upwards through its base classes.
+    """Return the row of the type of `thing`, or of its nearest base class that has one.
 
     expected: what the message of a TypeError says was expected, where no class has a row.
     """

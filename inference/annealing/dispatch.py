@@ -10,14 +10,13 @@ from jaxtyping import Array, Float64, Key
 
 from lvsearch.inference.annealing.between_sizes import Gain
 from lvsearch.inference.annealing.generic import GenericChain, flat_chain
-from lvsearch.inference.annealing.kits import Anchor, chain_kit
 from lvsearch.inference.annealing.particles import CONSTANT, Profile, backward, forward, pilot, schedule
 from lvsearch.inference.annealing.prefixes import grow, sequential, shrink
-from lvsearch.inference.chains import Chain, State
+from lvsearch.inference.chains import Anchor, Chain, State
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.generators import fold_in, split_key
-from lvsearch.inference.kits import model_kit
+from lvsearch.inference.kits import chain_kit, model_kit
 from lvsearch.inference.sharding import devices_at_work, in_processes, one_after_another
 from lvsearch.models.contract import Model
 
@@ -151,8 +150,7 @@ def anchored_chain(chain: Chain, key: Key[Array, ""], states: Sequence[State]) -
     chain: the chain on its first path.
     states: where the first path's forward annealing ended.
     """
-    anchored = chain_kit(chain).anchored
-    return None if anchored is None else anchored(key, states)
+    return chain_kit(chain).anchored(chain, key, states)
 
 
 def bytes_while_annealed(model: Model, data: Dataset) -> int:
@@ -206,8 +204,9 @@ def effort(chain: Chain, trial: int) -> Effort:
     trial: how often this size was annealed before, from 0. Each further annealing has three times as many temperatures.
     """
     elements, kit = chain.elements, chain_kit(chain)
-    steps = kit.first_steps(min(max(FIRST_STEPS, FIRST_DRAWS // max(1, elements)), MOST_FIRST_STEPS)) * GROWTH**trial
-    if elements <= 1_000 and kit.along_data:
+    default = min(max(FIRST_STEPS, FIRST_DRAWS // max(1, elements)), MOST_FIRST_STEPS)
+    steps = kit.first_steps(chain, default) * GROWTH**trial
+    if elements <= 1_000 and kit.along_data(chain):
         return Effort(steps, 2, ISLAND * min(MOST_ALONG_DATA, max(1, 1_000 // elements)))
     if elements <= 20_000:
         return Effort(steps, max(2, chain.efficient_particles // ISLAND), ISLAND)
@@ -231,7 +230,7 @@ def temperature_profile(chain: Chain, key: Key[Array, ""], work: Effort) -> Prof
 
     work: the particle groups and particles of the annealing; the pilot has as many.
     """
-    if work.islands * work.particles < FEWEST_FOR_PILOT or chain_kit(chain).along_data:
+    if work.islands * work.particles < FEWEST_FOR_PILOT or chain_kit(chain).along_data(chain):
         return Profile(np.array([0.0, 1.0]), np.zeros(2), np.zeros(2))
     with _on_device_of(chain):
         return pilot(chain, key, islands=work.islands, particles=work.particles)
@@ -332,7 +331,7 @@ def both_ways(
         Returns: (the estimates of both directions, the state in which the forward path ended).
         """
         key_forward, key_backward = split_key(fold_in(key, number))
-        if chain_kit(chain).along_data:
+        if chain_kit(chain).along_data(chain):
             return _along_data(chain, key_forward, key_backward, work, truth)
         there = forward(chain, key_forward, temperatures, islands=work.islands, particles=work.particles)
         back = backward(

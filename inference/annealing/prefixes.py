@@ -23,11 +23,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Float64, Int, Key
 
-from lvsearch.inference.annealing.kits import chain_kit
 from lvsearch.inference.annealing.particles import CONSTANT, Population, resampled
 from lvsearch.inference.chains import Chain, Sequential, State
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.generators import generator
+from lvsearch.inference.kits import chain_kit
 from lvsearch.models.kernels import kernel
 
 REMOVED = 0x4E40
@@ -47,8 +47,7 @@ def sequential(chain: Chain, key: Key[Array, ""]) -> Sequential | None:
 
     Returns None for chains whose units cannot come one by one (`ChainKit.sequential`).
     """
-    make = chain_kit(chain).sequential
-    return None if make is None else make(key)
+    return chain_kit(chain).sequential(chain, key)
 
 
 Turn = TypeVar("Turn", bound="InTurn")

@@ -50,7 +50,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from lvsearch.inference.annealing.draws import choose_in_proportion, log_gamma_draws
-from lvsearch.inference.annealing.kits import chain_kit, plain_kit
 from lvsearch.inference.annealing.particle_arrays import ParticleArrays, SymmetricStart
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
@@ -308,9 +307,6 @@ class IndependentNormalChain(ParticleArrays, SymmetricStart):
         log_gamma = log_gamma_draws(key, jnp.asarray(self.model.concentration) + counts)
         exists = first(jnp.asarray(self.size), self.capacity)[:, None]
         return jax.nn.log_softmax(jnp.where(exists, log_gamma, -jnp.inf), axis=0)
-
-
-chain_kit.register(IndependentNormalChain, plain_kit)
 
 
 def sampled_chain_of_independent_normals(

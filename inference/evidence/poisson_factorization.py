@@ -45,7 +45,6 @@ from scipy.special import gammaln
 from lvsearch.inference.annealing.dispatch import path_needs_fit
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import slice_sample
-from lvsearch.inference.annealing.kits import chain_kit, plain_kit
 from lvsearch.inference.annealing.particle_arrays import ParticleArrays, SymmetricStart
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
@@ -437,9 +436,6 @@ class PoissonFactorizationChain(ParticleArrays, SymmetricStart):
         by = scale_step(draws, slope, up, down)
         log_intensities = jnp.where(real, state.log_intensities + by, state.log_intensities)
         return state._replace(log_intensities=log_intensities, log_factors=state.log_factors - by)
-
-
-chain_kit.register(PoissonFactorizationChain, plain_kit)
 
 
 def path_of_factorization_needs_fit(model: PoissonFactorization, data: Dataset) -> bool:

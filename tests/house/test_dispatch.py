@@ -6,14 +6,19 @@ import inspect
 from collections.abc import Iterator
 from functools import cache
 
+import jax
 import pytest
 from test_structure import FILES, MODULES
 
 import lvsearch as lv
 from lvsearch.inference import kits
 from lvsearch.inference.annealing.between_sizes import ChainBetweenSizes
-from lvsearch.inference.annealing.kits import chain_kit
+from lvsearch.inference.annealing.density import DensityChain
+from lvsearch.inference.annealing.prefixes import sequential
+from lvsearch.inference.chain_kits import KITS as CHAIN_ROWS
+from lvsearch.inference.chain_kits import PLAIN_KIT, ChainKit, register_chain_kit
 from lvsearch.inference.engine.estimator import GenericEstimator
+from lvsearch.inference.factorizations.anchored import AnchoredFactorization
 from lvsearch.inference.mixtures.estimator import MixtureEstimator
 from lvsearch.inference.model_kits import GENERIC_KIT, KITS, GainKit, ModelKit, register_kit
 from lvsearch.models.contract import Model
@@ -21,7 +26,6 @@ from lvsearch.models.contract import Model
 RIGHT_BY_DEFINITION = {
     "component_table": "the names of components, and their shares where units are described by shares",
     "fitted_type": "what every fit offers",
-    "labels_chain": "the chain of any conjugate component, with or without hyper-parameters that have priors",
     "parts_of": "the tables that every fit has",
     "with_other_missing_cells": "a type has no missing cells unless it says how they are marked",
     "with_padding": "the report says that units of the type have no padding",
@@ -142,11 +146,23 @@ def test_every_chain_says_what_it_offers_the_annealer():
     }
     chains -= {value for value in chains if getattr(value, "_is_protocol", False) or hasattr(value, "log_switch")}
     assert len(chains) > 10
-    assert not {value.__name__ for value in chains if chain_kit.dispatch(value) is chain_kit.dispatch(object)}
+    assert not {each.__name__ for each in chains if not isinstance(kits.chain_kit(object.__new__(each)), ChainKit)}
     assert hasattr(ChainBetweenSizes, "log_switch")  # such chains join two sizes, and are not annealed from a q
 
 
-def test_a_chain_that_says_nothing_is_refused():
+def test_a_chain_of_the_evidence_is_also_recorded_and_read():
+    """Those without are named here, so that none is forgotten: paths around a fit, and densities of other people."""
+    for field in ("recorder", "latents_reader"):
+        without = {each for each, kit in CHAIN_ROWS.items() if getattr(kit, field) is getattr(PLAIN_KIT, field)}
+        assert without == {DensityChain, AnchoredFactorization}
+    assert {each for each, kit in CHAIN_ROWS.items() if kit.true_state is PLAIN_KIT.true_state} == {DensityChain}
+
+
+def test_a_chain_that_says_nothing_is_refused_until_it_has_a_kit(monkeypatch):
+    monkeypatch.setattr(kits, "CHAIN_KITS", dict(kits.CHAIN_KITS))
+    monkeypatch.setattr("lvsearch.inference.chain_kits.CHAIN_KITS", kits.CHAIN_KITS)
     silent = type("Silent", (), dict.fromkeys([*METHODS, "efficient_particles", "directed"], lambda *_: None))
-    with pytest.raises(TypeError, match="got a chain of type Silent, expected one that says what it offers"):
-        chain_kit(silent())
+    with pytest.raises(TypeError, match="type Silent, expected a chain with a kit"):
+        sequential(silent(), jax.random.key(0))
+    register_chain_kit(silent, PLAIN_KIT)
+    assert kits.chain_kit(silent()) is PLAIN_KIT
