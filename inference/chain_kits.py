@@ -13,7 +13,7 @@ from lvsearch.inference.annealing.density import DensityChain
 from lvsearch.inference.annealing.generic import GenericChain
 from lvsearch.inference.block_models.chain import BlockChain, reader_of_blocks, recorder_of_blocks, true_state_of_blocks
 from lvsearch.inference.block_models.estimator import anchor_of_blocks
-from lvsearch.inference.chains import Anchor, Chain, Sequential, State
+from lvsearch.inference.chains import Anchor, Chain, Sampler, Sequential, State
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.evidence.hidden_markov import HiddenMarkovChain, first_steps_in_time, rows_in_time
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain
@@ -147,12 +147,12 @@ def default_steps(chain: Chain, default: int) -> int:
     return default
 
 
-def no_recorder(chain: Chain, data: Dataset, *, units: bool) -> Recorder:
+def no_recorder(chain: Sampler, data: Dataset, *, units: bool) -> Recorder:
     """Raise TypeError: it is not said what is recorded of the chain, whose draws would hold the log density alone."""
     raise TypeError(f"got a chain of type {type(chain).__name__}, expected one with a recorder in its ChainKit")
 
 
-def no_latents_reader(chain: Chain, model: Model, data: Dataset) -> LatentsReader:
+def no_latents_reader(chain: Sampler, model: Model, data: Dataset) -> LatentsReader:
     """Raise TypeError: it is not said how the chain's states are read."""
     raise TypeError(
         f"got a chain of type {type(chain).__name__}, expected one that says how its states are read: a latents_reader "
