@@ -1,7 +1,7 @@
 """The kit of every type of chain: what it offers the annealer, and how its states are recorded and read, in one table.
 
 A type of chain without a kit is refused. A chain that is annealed as if it had no better path gives wide ends, and
-nothing says so; hence a chain says that it has none (`PLAIN_KIT`).
+nothing says so; hence a chain says that it has none (`PLAIN`).
 """
 
 from collections.abc import Callable, Sequence
@@ -59,7 +59,6 @@ from lvsearch.inference.evidence.unigram_mixtures import UnigramMixtureChain, un
 from lvsearch.inference.factor_analyzers.chain import FactorAnalyzerChain
 from lvsearch.inference.factor_analyzers.row_by_row import (
     anchor_of_factor_analyzers,
-    is_along_scored_rows,
     reader_of_factor_analyzers,
     recorder_of_factor_analyzers,
     scored_rows_in_turn,
@@ -92,21 +91,17 @@ On a smooth path the distance falls as one over the temperatures, and then more 
 """
 
 
-class ChainKit(NamedTuple):
-    """A record of what a type of chain offers the annealer beside its path along temperatures, and of how its states
-    are recorded and read. All functions take the chain first.
+class AnnealingKit(NamedTuple):
+    """A record of what a type of chain offers the annealer beside its path along temperatures.
 
     | field | meaning |
     |---|---|
-    | `sequential` | key -> the chain's units in an order drawn with the key; None if they cannot come one by one |
-    | `along_data` | -> True if the path from the prior leads along the data (`prefixes`), False if along temperatures |
-    | `anchored` | key, states -> a path around the best of them, or None |
+    | `sequential` | chain, key -> its units in an order drawn with the key; None if they cannot come one by one |
+    | `along_data` | chain -> True if the path leads along the data (`prefixes`), False if along temperatures |
+    | `anchored` | chain, key, states -> a path around the best of them, or None |
     | `patience` | (nats between both directions) × (temperatures) below which no second path is annealed |
-    | `first_steps` | number of temperatures by default -> that of the cheapest annealing of this chain |
+    | `first_steps` | chain, number of temperatures by default -> that of the cheapest annealing of this chain |
     | `in_small_steps` | True if a sweep takes thousands of small steps in turn, which a CPU does faster than a GPU |
-    | `recorder` | data, units -> what is recorded of its states: see `recorder` |
-    | `latents_reader` | model, data -> how its states are read as latent variables: see `latents_reader` |
-    | `true_state` | simulated data, particles -> the state that holds their latent variables: see `true_state` |
 
     A path around the best particle is shorter, but stays in one labelling and one mode. `states` are the ends of the
     first path's forward annealing: particles of each of its two independent halves, or of the one run if it ran forward
@@ -119,9 +114,24 @@ class ChainKit(NamedTuple):
     patience: float
     first_steps: Callable[[Any, int], int]
     in_small_steps: bool
+
+
+class StatesKit(NamedTuple):
+    """A record of how the states of a type of chain are recorded, read, and made from known latent variables.
+
+    Each field is the implementation of the function of the same name: `recorder`, `latents_reader`, `true_state`.
+    """
+
     recorder: Callable[..., Recorder]
     latents_reader: Callable[[Any, Model, Dataset], LatentsReader | None]
     true_state: Callable[[Any, Simulated, int], State]
+
+
+class ChainKit(NamedTuple):
+    """A record of what is known of a type of chain: what it offers the annealer, and how its states are read."""
+
+    annealing: AnnealingKit
+    states: StatesKit
 
 
 def all_at_once(chain: Chain, key: Key[Array, ""]) -> None:
@@ -133,7 +143,7 @@ def along_temperatures(chain: Chain) -> bool:
     return False
 
 
-def along_time_or_documents(chain: HiddenMarkovChain | UnigramMixtureChain) -> bool:
+def along_data_alone(chain: HiddenMarkovChain | UnigramMixtureChain) -> bool:
     """Return True: the only path leads along the data."""
     return True
 
@@ -168,101 +178,58 @@ def no_true_state(chain: Chain, simulated: Simulated, particles: int) -> State:
     )
 
 
-PLAIN_KIT = ChainKit(
+PLAIN = AnnealingKit(
     sequential=all_at_once,
     along_data=along_temperatures,
     anchored=one_path_alone,
     patience=FAR,
     first_steps=default_steps,
     in_small_steps=False,
-    recorder=no_recorder,
-    latents_reader=no_latents_reader,
-    true_state=no_true_state,
 )
-"""The kit of a chain whose own path, along temperatures, is all that it offers, and whose states are not read."""
+"""What a chain offers whose own path, along temperatures, is all that it has."""
+NOT_READ = StatesKit(no_recorder, no_latents_reader, no_true_state)
+"""The record of states that nothing is known of: each of its functions refuses."""
+ROWS = PLAIN._replace(sequential=rows_in_turn, along_data=is_along_rows, anchored=anchor_of_mixture, patience=0.0)
 
 KITS: dict[type, ChainKit] = {
     # any log-joint, and any density
-    GenericChain: PLAIN_KIT._replace(
-        recorder=generic_recorder, latents_reader=records_all_parameters, true_state=true_gibbs_state
-    ),
-    DensityChain: PLAIN_KIT,
+    GenericChain: ChainKit(PLAIN, StatesKit(generic_recorder, records_all_parameters, true_gibbs_state)),
+    DensityChain: ChainKit(PLAIN, NOT_READ),
     # rows
-    CollapsedMixtureChain: PLAIN_KIT._replace(
-        sequential=rows_in_turn,
-        along_data=is_along_rows,
-        anchored=anchor_of_mixture,
-        patience=0.0,
-        recorder=mixture_recorder,
-        latents_reader=reader_of_mixtures,
-        true_state=true_mixture_state,
+    CollapsedMixtureChain: ChainKit(ROWS, StatesKit(mixture_recorder, reader_of_mixtures, true_mixture_state)),
+    HyperMixture: ChainKit(
+        ROWS._replace(sequential=hyper_rows_in_turn, anchored=anchor_of_hyper_mixture),
+        StatesKit(hyper_mixture_recorder, reader_of_mixtures, true_hyper_mixture_state),
     ),
-    HyperMixture: PLAIN_KIT._replace(
-        sequential=hyper_rows_in_turn,
-        along_data=is_along_rows,
-        anchored=anchor_of_hyper_mixture,
-        patience=0.0,
-        recorder=hyper_mixture_recorder,
-        latents_reader=reader_of_mixtures,
-        true_state=true_hyper_mixture_state,
+    FactorAnalyzerChain: ChainKit(
+        ROWS._replace(sequential=scored_rows_in_turn, anchored=anchor_of_factor_analyzers),
+        StatesKit(recorder_of_factor_analyzers, reader_of_factor_analyzers, true_state_of_factor_analyzers),
     ),
-    FactorAnalyzerChain: PLAIN_KIT._replace(
-        sequential=scored_rows_in_turn,
-        along_data=is_along_scored_rows,
-        anchored=anchor_of_factor_analyzers,
-        patience=0.0,
-        recorder=recorder_of_factor_analyzers,
-        latents_reader=reader_of_factor_analyzers,
-        true_state=true_state_of_factor_analyzers,
+    IndependentNormalChain: ChainKit(PLAIN, StatesKit(normal_recorder, records_all_parameters, true_normal_state)),
+    HiddenMarkovChain: ChainKit(
+        PLAIN._replace(sequential=rows_in_time, along_data=along_data_alone, first_steps=first_steps_in_time),
+        StatesKit(path_recorder, reader_of_hidden_markov, true_path_state),
     ),
-    IndependentNormalChain: PLAIN_KIT._replace(
-        recorder=normal_recorder, latents_reader=records_all_parameters, true_state=true_normal_state
+    BlockChain: ChainKit(
+        PLAIN._replace(anchored=anchor_of_blocks, patience=0.0),
+        StatesKit(recorder_of_blocks, reader_of_blocks, true_state_of_blocks),
     ),
-    HiddenMarkovChain: PLAIN_KIT._replace(
-        sequential=rows_in_time,
-        along_data=along_time_or_documents,
-        first_steps=first_steps_in_time,
-        recorder=path_recorder,
-        latents_reader=reader_of_hidden_markov,
-        true_state=true_path_state,
-    ),
-    BlockChain: PLAIN_KIT._replace(
-        anchored=anchor_of_blocks,
-        patience=0.0,
-        recorder=recorder_of_blocks,
-        latents_reader=reader_of_blocks,
-        true_state=true_state_of_blocks,
-    ),
-    PoissonFactorizationChain: PLAIN_KIT._replace(
-        recorder=factor_recorder, latents_reader=records_all_parameters, true_state=true_factor_state
-    ),
-    AnchoredFactorization: PLAIN_KIT._replace(
-        first_steps=first_steps_around_fit, true_state=true_factor_state_near_fit
+    PoissonFactorizationChain: ChainKit(PLAIN, StatesKit(factor_recorder, records_all_parameters, true_factor_state)),
+    AnchoredFactorization: ChainKit(
+        PLAIN._replace(first_steps=first_steps_around_fit), NOT_READ._replace(true_state=true_factor_state_near_fit)
     ),
     # documents
-    CollapsedTopics: PLAIN_KIT._replace(
-        sequential=documents_in_turn,
-        anchored=anchor_of_topics,
-        first_steps=first_steps_of_topics,
-        in_small_steps=True,
-        recorder=topic_recorder,
-        latents_reader=reader_of_topics,
-        true_state=true_topic_state,
+    CollapsedTopics: ChainKit(
+        AnnealingKit(documents_in_turn, along_temperatures, anchor_of_topics, FAR, first_steps_of_topics, True),
+        StatesKit(topic_recorder, reader_of_topics, true_topic_state),
     ),
-    HyperTopics: PLAIN_KIT._replace(
-        anchored=anchor_of_hyper_topics,
-        first_steps=first_steps_of_hyper_topics,
-        in_small_steps=True,
-        recorder=hyper_topic_recorder,
-        latents_reader=reader_of_hyper_topics,
-        true_state=true_hyper_topic_state,
+    HyperTopics: ChainKit(
+        AnnealingKit(all_at_once, along_temperatures, anchor_of_hyper_topics, FAR, first_steps_of_hyper_topics, True),
+        StatesKit(hyper_topic_recorder, reader_of_hyper_topics, true_hyper_topic_state),
     ),
-    UnigramMixtureChain: PLAIN_KIT._replace(
-        sequential=unigrams_in_turn,
-        along_data=along_time_or_documents,
-        recorder=unigram_mixture_recorder,
-        latents_reader=reader_of_unigram_mixtures,
-        true_state=true_document_labels,
+    UnigramMixtureChain: ChainKit(
+        PLAIN._replace(sequential=unigrams_in_turn, along_data=along_data_alone),
+        StatesKit(unigram_mixture_recorder, reader_of_unigram_mixtures, true_document_labels),
     ),
 }
 """{type of chain: its kit}. Subclasses, such as the chains of full covariances, have that of their base class."""
@@ -271,7 +238,7 @@ KITS: dict[type, ChainKit] = {
 def register_chain_kit(chain_type: type, kit: ChainKit) -> None:
     """Give a type of chain, and its subclasses without a kit of their own, this kit.
 
-    kit: what it offers, mostly `PLAIN_KIT._replace(…)`. A kit that the type had before is replaced.
+    kit: what is known of it, such as `ChainKit(PLAIN, NOT_READ)`. A kit that the type had before is replaced.
     """
     CHAIN_KITS[chain_type] = kit
 

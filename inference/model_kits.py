@@ -300,9 +300,7 @@ KITS: dict[type[Model], ModelKit] = {
     ),
     HiddenMarkov: GENERIC_KIT._replace(estimator=HiddenMarkovEstimator, evidence_chain=evidence_chain_of_hidden_markov),
     LatentBlockModel: GENERIC_KIT._replace(
-        estimator=BlockEstimator,
-        evidence_chain=evidence_chain_of_blocks,
-        path_needs_fit=path_of_blocks_needs_fit,
+        estimator=BlockEstimator, evidence_chain=evidence_chain_of_blocks, path_needs_fit=path_of_blocks_needs_fit
     ),
     IBP: GENERIC_KIT._replace(estimator=FeatureEstimator, allocations=FEATURES),
     PoissonFactorization: GENERIC_KIT._replace(

@@ -145,12 +145,12 @@ def needs_no_fit(model: Model, data: Dataset) -> bool:
 
 def anchored_chain(chain: Chain, key: Key[Array, ""], states: Sequence[State]) -> Anchor | None:
     """Return a path to the same posterior from a q around the best of the given particles, or None for chains without
-    one (`ChainKit.anchored`).
+    one (`AnnealingKit.anchored`).
 
     chain: the chain on its first path.
     states: where the first path's forward annealing ended.
     """
-    return chain_kit(chain).anchored(chain, key, states)
+    return chain_kit(chain).annealing.anchored(chain, key, states)
 
 
 def bytes_while_annealed(model: Model, data: Dataset) -> int:
@@ -203,7 +203,7 @@ def effort(chain: Chain, trial: int) -> Effort:
 
     trial: how often this size was annealed before, from 0. Each further annealing has three times as many temperatures.
     """
-    elements, kit = chain.elements, chain_kit(chain)
+    elements, kit = chain.elements, chain_kit(chain).annealing
     default = min(max(FIRST_STEPS, FIRST_DRAWS // max(1, elements)), MOST_FIRST_STEPS)
     steps = kit.first_steps(chain, default) * GROWTH**trial
     if elements <= 1_000 and kit.along_data(chain):
@@ -230,7 +230,7 @@ def temperature_profile(chain: Chain, key: Key[Array, ""], work: Effort) -> Prof
 
     work: the particle groups and particles of the annealing; the pilot has as many.
     """
-    if work.islands * work.particles < FEWEST_FOR_PILOT or chain_kit(chain).along_data(chain):
+    if work.islands * work.particles < FEWEST_FOR_PILOT or chain_kit(chain).annealing.along_data(chain):
         return Profile(np.array([0.0, 1.0]), np.zeros(2), np.zeros(2))
     with _on_device_of(chain):
         return pilot(chain, key, islands=work.islands, particles=work.particles)
@@ -256,7 +256,7 @@ def anneal(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) ->
                 return (second,)
         first, states = both_ways(chain, key_first, work, profile)
         apart = float(np.mean(first.backward) - np.mean(first.forward))
-        if first.anchor_error is not None or apart <= NEAR or apart * work.steps <= chain_kit(chain).patience:
+        if first.anchor_error is not None or apart <= NEAR or apart * work.steps <= chain_kit(chain).annealing.patience:
             return (first,)
         second = _from_an_anchor(chain, key_anchors, key_second, work, states)
         return (first,) if second is None else (first, second)
@@ -266,7 +266,7 @@ def _on_device_of(chain: Chain) -> AbstractContextManager[object]:
     """Return the context of the device that a chain's programs run on: the CPU if it goes in small steps, else JAX's
     default.
     """
-    return one_after_another() if chain_kit(chain).in_small_steps else nullcontext()
+    return one_after_another() if chain_kit(chain).annealing.in_small_steps else nullcontext()
 
 
 def _is_around_labelling(chain: Chain) -> bool:
@@ -331,7 +331,7 @@ def both_ways(
         Returns: (the estimates of both directions, the state in which the forward path ended).
         """
         key_forward, key_backward = split_key(fold_in(key, number))
-        if chain_kit(chain).along_data(chain):
+        if chain_kit(chain).annealing.along_data(chain):
             return _along_data(chain, key_forward, key_backward, work, truth)
         there = forward(chain, key_forward, temperatures, islands=work.islands, particles=work.particles)
         back = backward(

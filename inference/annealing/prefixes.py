@@ -45,9 +45,9 @@ directions compiled in 25 instead of 53 s of the processor, for a mixture of 150
 def sequential(chain: Chain, key: Key[Array, ""]) -> Sequential | None:
     """Return the chain's units (rows or documents) in an order drawn with the key, for annealing along the data.
 
-    Returns None for chains whose units cannot come one by one (`ChainKit.sequential`).
+    Returns None for chains whose units cannot come one by one (`AnnealingKit.sequential`).
     """
-    return chain_kit(chain).sequential(chain, key)
+    return chain_kit(chain).annealing.sequential(chain, key)
 
 
 Turn = TypeVar("Turn", bound="InTurn")

@@ -208,8 +208,11 @@ class HyperRowByRow(eqx.Module):
         return self.chain.log_hyper_ratio(state.log_hyper) / self.n_units
 
 
-def is_along_rows(chain: CollapsedMixtureChain | HyperMixture) -> bool:
-    """Return True on the path from the prior, which leads along the rows; False on the second one."""
+def is_along_rows(chain: Any) -> bool:
+    """Return True on the path from the prior, which leads along the rows; False on the second one.
+
+    chain: a chain over the labels of a mixture.
+    """
     return (chain.mixture if isinstance(chain, HyperMixture) else chain).anchor is None
 
 

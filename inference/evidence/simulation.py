@@ -223,7 +223,7 @@ def true_state(chain: Chain, simulated: Simulated, particles: int) -> State:
 
     Raises ValueError for a type of chain that cannot begin there.
     """
-    return chain_kit(chain).true_state(chain, simulated, particles)
+    return chain_kit(chain).states.true_state(chain, simulated, particles)
 
 
 def anneal_simulated(chain: Chain, key: Key[Array, ""], simulated: Simulated, work: Effort) -> TwoSided:

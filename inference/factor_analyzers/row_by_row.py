@@ -133,16 +133,9 @@ def evidence_chain_of_factor_analyzers(
     return FactorAnalyzerChain.from_data(model, data, size[0], capacity_of(size)[0])
 
 
-def is_along_scored_rows(chain: FactorAnalyzerChain) -> bool:
-    """Return True on the path from the prior, which leads along the rows; False on the second one."""
-    return chain.anchor is None
-
-
 def scored_rows_in_turn(chain: FactorAnalyzerChain, key: Key[Array, ""]) -> ScoredRowByRow | None:
     """Return the rows in an order drawn with the key; None on a path where they do not come in turn."""
-    if not is_along_scored_rows(chain):
-        return None
-    return ScoredRowByRow.shuffled(chain, np.asarray(chain.weight) > 0, key)
+    return ScoredRowByRow.shuffled(chain, np.asarray(chain.weight) > 0, key) if chain.anchor is None else None
 
 
 def anchor_of_factor_analyzers(

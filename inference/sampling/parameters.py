@@ -133,7 +133,7 @@ def latents_reader(chain: Sampler, model: Model, data: Dataset) -> LatentsReader
 
     Raises TypeError for a type of chain that says neither.
     """
-    return chain_kit(chain).latents_reader(chain, model, data)
+    return chain_kit(chain).states.latents_reader(chain, model, data)
 
 
 def records_all_parameters(chain: Sampler, model: Model, data: Dataset) -> None:

@@ -105,7 +105,7 @@ class Nothing(Recorder):
 
 
 def recorder(chain: Sampler, data: Dataset, *, units: bool) -> Recorder:
-    """Return the recorder for a chain of some data (`ChainKit.recorder`).
+    """Return the recorder for a chain of some data (`StatesKit.recorder`).
 
     chain: the sampler.
     data: the data that it runs on.
@@ -114,7 +114,7 @@ def recorder(chain: Sampler, data: Dataset, *, units: bool) -> Recorder:
 
     Raises TypeError for a type of chain that has none: its draws would hold nothing but the log density.
     """
-    return chain_kit(chain).recorder(chain, data, units=units)
+    return chain_kit(chain).states.recorder(chain, data, units=units)
 
 
 def rows_of_units(data: Dataset) -> Int[np.ndarray, " units"]:

@@ -1,4 +1,4 @@
-"""Two further annealing paths that LDA's chains offer the annealer (`ChainKit`): documents that arrive in turn, and a
+"""Two further annealing paths that LDA's chains offer the annealer: documents that arrive in turn, and a
 shorter path that starts at given topics.
 
 **Documents in turn.** Documents arrive one after another, token by token, while topics may still move (left to right).

@@ -16,7 +16,7 @@ from lvsearch.inference.annealing.between_sizes import ChainBetweenSizes
 from lvsearch.inference.annealing.density import DensityChain
 from lvsearch.inference.annealing.prefixes import sequential
 from lvsearch.inference.chain_kits import KITS as CHAIN_ROWS
-from lvsearch.inference.chain_kits import PLAIN_KIT, ChainKit, register_chain_kit
+from lvsearch.inference.chain_kits import NOT_READ, PLAIN, ChainKit, register_chain_kit
 from lvsearch.inference.engine.estimator import GenericEstimator
 from lvsearch.inference.factorizations.anchored import AnchoredFactorization
 from lvsearch.inference.mixtures.estimator import MixtureEstimator
@@ -109,7 +109,7 @@ def test_a_model_of_ones_own_has_the_nearest_kit_until_it_gets_another(monkeypat
     monkeypatch.setattr(kits, "MODEL_KITS", dict(kits.MODEL_KITS))
     monkeypatch.setattr("lvsearch.inference.model_kits.MODEL_KITS", kits.MODEL_KITS)
     own, nearer = type("Own", (Model,), {}), type("Nearer", (lv.models.FiniteMixture,), {})
-    own.__abstractmethods__ = frozenset()  # its kit is looked up, not its densities
+    own.__abstractmethods__ = frozenset()  # pyright: ignore[reportAttributeAccessIssue] — only its kit is looked up
     assert kits.model_kit(object.__new__(own)) is GENERIC_KIT
     data = lv.Points.from_array([[0.0], [1.0]]).dataset()
     assert type(lv.inference.estimator(nearer(), data)) is MixtureEstimator
@@ -153,9 +153,10 @@ def test_every_chain_says_what_it_offers_the_annealer():
 def test_a_chain_of_the_evidence_is_also_recorded_and_read():
     """Those without are named here, so that none is forgotten: paths around a fit, and densities of other people."""
     for field in ("recorder", "latents_reader"):
-        without = {each for each, kit in CHAIN_ROWS.items() if getattr(kit, field) is getattr(PLAIN_KIT, field)}
+        refused = getattr(NOT_READ, field)
+        without = {each for each, kit in CHAIN_ROWS.items() if getattr(kit.states, field) is refused}
         assert without == {DensityChain, AnchoredFactorization}
-    assert {each for each, kit in CHAIN_ROWS.items() if kit.true_state is PLAIN_KIT.true_state} == {DensityChain}
+    assert {each for each, kit in CHAIN_ROWS.items() if kit.states.true_state is NOT_READ.true_state} == {DensityChain}
 
 
 def test_a_chain_that_says_nothing_is_refused_until_it_has_a_kit(monkeypatch):
@@ -163,6 +164,6 @@ def test_a_chain_that_says_nothing_is_refused_until_it_has_a_kit(monkeypatch):
     monkeypatch.setattr("lvsearch.inference.chain_kits.CHAIN_KITS", kits.CHAIN_KITS)
     silent = type("Silent", (), dict.fromkeys([*METHODS, "efficient_particles", "directed"], lambda *_: None))
     with pytest.raises(TypeError, match="type Silent, expected a chain with a kit"):
-        sequential(silent(), jax.random.key(0))
-    register_chain_kit(silent, PLAIN_KIT)
-    assert kits.chain_kit(silent()) is PLAIN_KIT
+        sequential(silent(), jax.random.key(0))  # pyright: ignore[reportArgumentType]
+    register_chain_kit(silent, ChainKit(PLAIN, NOT_READ))
+    assert sequential(silent(), jax.random.key(0)) is None  # pyright: ignore[reportArgumentType]
