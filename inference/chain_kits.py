@@ -190,6 +190,7 @@ PLAIN = AnnealingKit(
 NOT_READ = StatesKit(no_recorder, no_latents_reader, no_true_state)
 """The record of states that nothing is known of: each of its functions refuses."""
 ROWS = PLAIN._replace(sequential=rows_in_turn, along_data=is_along_rows, anchored=anchor_of_mixture, patience=0.0)
+TOPICS = PLAIN._replace(anchored=anchor_of_topics, first_steps=first_steps_of_topics, in_small_steps=True)
 
 KITS: dict[type, ChainKit] = {
     # any log-joint, and any density
@@ -220,11 +221,10 @@ KITS: dict[type, ChainKit] = {
     ),
     # documents
     CollapsedTopics: ChainKit(
-        AnnealingKit(documents_in_turn, along_temperatures, anchor_of_topics, FAR, first_steps_of_topics, True),
-        StatesKit(topic_recorder, reader_of_topics, true_topic_state),
+        TOPICS._replace(sequential=documents_in_turn), StatesKit(topic_recorder, reader_of_topics, true_topic_state)
     ),
     HyperTopics: ChainKit(
-        AnnealingKit(all_at_once, along_temperatures, anchor_of_hyper_topics, FAR, first_steps_of_hyper_topics, True),
+        TOPICS._replace(anchored=anchor_of_hyper_topics, first_steps=first_steps_of_hyper_topics),
         StatesKit(hyper_topic_recorder, reader_of_hyper_topics, true_hyper_topic_state),
     ),
     UnigramMixtureChain: ChainKit(

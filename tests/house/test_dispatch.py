@@ -3,8 +3,9 @@
 import ast
 import importlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
+from typing import Any
 
 import jax
 import pytest
@@ -12,15 +13,18 @@ from test_structure import FILES, MODULES
 
 import lvsearch as lv
 from lvsearch.inference import kits
+from lvsearch.inference.allocation_chains import allocation_chain, has_allocation_chain
 from lvsearch.inference.annealing.between_sizes import ChainBetweenSizes
 from lvsearch.inference.annealing.density import DensityChain
+from lvsearch.inference.annealing.dispatch import first_gain, gain_of_last_part
 from lvsearch.inference.annealing.prefixes import sequential
 from lvsearch.inference.chain_kits import KITS as CHAIN_ROWS
 from lvsearch.inference.chain_kits import NOT_READ, PLAIN, ChainKit, register_chain_kit
 from lvsearch.inference.engine.estimator import GenericEstimator
 from lvsearch.inference.factorizations.anchored import AnchoredFactorization
 from lvsearch.inference.mixtures.estimator import MixtureEstimator
-from lvsearch.inference.model_kits import GENERIC_KIT, KITS, GainKit, ModelKit, register_kit
+from lvsearch.inference.model_kits import GENERIC_KIT, KITS, GainKit, ModelKit, ProcessKit, register_kit
+from lvsearch.inference.processes import occupied_sampler, process_sampler
 from lvsearch.models.contract import Model
 
 RIGHT_BY_DEFINITION = {
@@ -93,16 +97,30 @@ def test_every_model_has_a_row_of_its_own():
     assert models - set(KITS) == set()
 
 
+def bind(function: Callable[..., Any], like: Callable[..., Any]) -> None:
+    """Raise TypeError unless a function takes the arguments, by position and by name, that `like` takes."""
+    given = [each for each in inspect.signature(like).parameters.values() if each.default is each.empty]
+    named = {each.name: None for each in given if each.kind is each.KEYWORD_ONLY}
+    inspect.signature(function).bind(*[None for each in given if each.name not in named], **named)
+
+
 @pytest.mark.parametrize("model", KITS, ids=lambda model: model.__name__)
-def test_a_row_takes_what_its_function_hands_on(model):
-    """Each field takes the arguments, by position and by name, that that of any log-joint takes."""
-    for name, value in KITS[model]._asdict().items():
-        if callable(value):
-            given = inspect.signature(getattr(GENERIC_KIT, name)).parameters.values()
-            given = [each for each in given if each.default is each.empty]
-            named = {each.name: None for each in given if each.kind is each.KEYWORD_ONLY}
-            wanted = [None for each in given if each.name not in named]
-            inspect.signature(value).bind(*wanted, **named)
+def test_a_row_of_models_takes_what_is_handed_on(model):
+    for generic, own in zip(GENERIC_KIT, KITS[model], strict=True):
+        if generic is not None:
+            bind(own, generic)
+    for own in (each for each in (KITS[model].gains, KITS[model].process, KITS[model].allocations) if each is not None):
+        like = {GainKit: [first_gain, gain_of_last_part], ProcessKit: [process_sampler, occupied_sampler]}
+        for function, public in zip(own, like.get(type(own), [has_allocation_chain, allocation_chain]), strict=True):
+            bind(function, public)
+
+
+@pytest.mark.parametrize("chain", CHAIN_ROWS, ids=lambda chain: chain.__name__)
+def test_a_row_of_chains_takes_what_is_handed_on(chain):
+    kit = CHAIN_ROWS[chain]
+    for like, own in zip((*PLAIN, *NOT_READ), (*kit.annealing, *kit.states), strict=True):
+        if callable(like):
+            bind(own, like)
 
 
 def test_a_model_of_ones_own_has_the_nearest_kit_until_it_gets_another(monkeypatch):
