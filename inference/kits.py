@@ -4,7 +4,10 @@ The tables are written in `model_kits` and `chain_kits`, which import all rooms 
 file imports no room, so that every room can look a kit up.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+Entry = TypeVar("Entry")
 
 MODEL_KITS: dict[type, Any] = {}
 """{type of model: its `ModelKit`}, filled by `model_kits`."""
@@ -19,7 +22,7 @@ def model_kit(model: Any) -> Any:
 
     Raises TypeError for what is no `Model`.
     """
-    return _row_of(MODEL_KITS, model, "a subclass of lvsearch.models.Model")
+    return row_of(MODEL_KITS, model, "a subclass of lvsearch.models.Model")
 
 
 def chain_kit(chain: Any) -> Any:
@@ -27,20 +30,22 @@ def chain_kit(chain: Any) -> Any:
 
     Raises TypeError for a type of chain without one, even one that says that it offers nothing.
     """
-    return _row_of(
+    return row_of(
         CHAIN_KITS, chain, "a chain with a kit: give its type one with lvsearch.inference.chain_kits.register_chain_kit"
     )
 
 
 def labels_chain_of(component: Any) -> Any:
     """Return the function that makes the chain over the labels of a mixture of this kind of component."""
-    return _row_of(LABELS_CHAINS, component, "a kind of component: a subclass of lvsearch.models.Component")
+    return row_of(LABELS_CHAINS, component, "a kind of component: a subclass of lvsearch.models.Component")
 
 
-def _row_of(table: dict[type, Any], thing: Any, expected: str) -> Any:
+def row_of(table: Mapping[type, Entry], thing: Any, expected: str) -> Entry:
     """Return the row of the type of `thing`, or of its nearest base class that has one.
 
-    expected: what the message of a TypeError says was expected, where no class has a row.
+    Raises TypeError where no class has a row.
+
+    expected: what the message says was expected.
     """
     for each in type(thing).__mro__:
         if each in table:

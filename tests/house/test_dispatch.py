@@ -12,6 +12,7 @@ import pytest
 from test_structure import FILES, MODULES
 
 import lvsearch as lv
+from lvsearch.fitted.kinds import FITTED_TYPES
 from lvsearch.inference import kits
 from lvsearch.inference.allocation_chains import allocation_chain, has_allocation_chain
 from lvsearch.inference.annealing.between_sizes import ChainBetweenSizes
@@ -29,7 +30,6 @@ from lvsearch.models.contract import Model
 
 RIGHT_BY_DEFINITION = {
     "component_table": "the names of components, and their shares where units are described by shares",
-    "fitted_type": "what every fit offers",
     "parts_of": "the tables that every fit has",
     "with_other_missing_cells": "a type has no missing cells unless it says how they are marked",
     "with_padding": "the report says that units of the type have no padding",
@@ -102,6 +102,12 @@ def bind(function: Callable[..., Any], like: Callable[..., Any]) -> None:
     given = [each for each in inspect.signature(like).parameters.values() if each.default is each.empty]
     named = {each.name: None for each in given if each.kind is each.KEYWORD_ONLY}
     inspect.signature(function).bind(*[None for each in given if each.name not in named], **named)
+
+
+def test_every_model_says_of_which_type_its_fits_are():
+    """Its own row or a base class's, and not that of any log-joint."""
+    found = {model: next(each for each in model.__mro__ if each in FITTED_TYPES) for model in models_of_the_package()}
+    assert [model for model, row in found.items() if row is Model] == [Model]
 
 
 @pytest.mark.parametrize("model", KITS, ids=lambda model: model.__name__)
