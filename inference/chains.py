@@ -13,7 +13,7 @@ A state holds many independent particles at once. Each chain chooses which axis 
 is fast differs between chains.
 """
 
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
@@ -239,3 +239,13 @@ class Sequential(Selectable, Protocol):
         backward: sweep in the reverse order.
         """
         ...
+
+
+class Anchor(NamedTuple):
+    """An annealing path from a q around one labelling (numbering of the components) and one mode of the posterior.
+
+    `chain`: the path. `error`: the standard error of q's own normaliser, in nats; 0 if q is normalised.
+    """
+
+    chain: Chain
+    error: float

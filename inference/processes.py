@@ -2,15 +2,14 @@
 
 A process has no size (`Model.process`). What a person means by its size is the number of components that hold some of
 the data. Components are clusters, topics or the nodes of a tree. A sampler of the process visits each number of
-occupied components with its posterior probability. A sampler registers itself with
-`occupied_sampler.register(ModelType)`.
+occupied components with its posterior probability. Each type of process has its samplers in its kit
+(`ModelKit.process`).
 
 Under a fit, a component is occupied if at least one element of the data, such as a token, is in it.
 """
 
 from collections.abc import Callable
-from functools import singledispatch
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -19,6 +18,7 @@ from jaxtyping import Array, Float, Int
 from lvsearch.inference.chains import Sampler
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate
+from lvsearch.inference.kits import model_kit
 from lvsearch.inference.mixtures.partitions import OccupiedCounts
 from lvsearch.inference.sampling.trace import Recorder
 from lvsearch.models.contract import Model
@@ -47,24 +47,17 @@ class OccupiedSampler(NamedTuple):
     log_prior: Callable[[int], tuple[LogPrior, ...]]
 
 
-@singledispatch
 def occupied_sampler(model: Model, data: Dataset) -> OccupiedSampler:
-    """Return the sampler of the number of occupied components that is registered for the model's type.
+    """Return the sampler of the number of occupied components of this type of process.
 
     Raises ValueError for data that the sampler cannot take, NotImplementedError for a type without a sampler.
     """
-    raise NotImplementedError(
-        f"no sampler of occupied parts is registered for {type(model).__name__}: "
-        "register one with lvsearch.inference.processes.occupied_sampler"
-    )
+    return _samplers_of(model).occupied(model, data)
 
 
-@singledispatch
 def process_sampler(model: Model, data: Dataset, key: Array, *, chains: int, units: bool) -> tuple[Sampler, Recorder]:
     """Return (the MCMC sampler of a nonparametric process, the recorder of its draws). Processes are `DPMixture`,
     `HDP`, ….
-
-    A sampler registers itself with `process_sampler.register(ModelType)`.
 
     model: the process.
     data: the units that it is sampled given.
@@ -74,10 +67,18 @@ def process_sampler(model: Model, data: Dataset, key: Array, *, chains: int, uni
 
     Raises ValueError for data that the sampler cannot take, NotImplementedError for a type without a sampler.
     """
-    raise NotImplementedError(
-        f"no sampler is registered for {type(model).__name__}: "
-        "register one with lvsearch.inference.processes.process_sampler"
-    )
+    return _samplers_of(model).sampler(model, data, key, chains=chains, units=units)
+
+
+def _samplers_of(model: Model) -> Any:
+    """Return the samplers of a type of process (`ModelKit.process`); raise NotImplementedError for a type without."""
+    process = model_kit(model).process
+    if process is None:
+        raise NotImplementedError(
+            f"got a {type(model).__name__}, expected a type of process whose kit has samplers: give it a kit with a "
+            "`process` (lvsearch.inference.register_kit)"
+        )
+    return process
 
 
 def occupied_chains(
@@ -106,15 +107,14 @@ def occupied_chains(
 # ── under a fit ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@singledispatch
 def occupied_counts(
     model: Model, estimate: Estimate, data: Dataset, *, draws: int, rng: np.random.Generator
 ) -> OccupiedCounts | None:
     """Return the distribution under q of the number of occupied components, estimated from draws of all local latent
     variables.
 
-    A component is occupied if it holds an element of some unit. A model type registers a function of its own. The
-    default is None, for models where every unit is in one component, and for models of which nothing is known.
+    A component is occupied if it holds an element of some unit. It is None for models where every unit is in one
+    component, and for models of which nothing is known.
 
     model: the fitted model, `estimate.model`.
     estimate: the fit, which has q of the parameters.
@@ -122,4 +122,10 @@ def occupied_counts(
     draws: how many times all local variables are drawn.
     rng: the source of the random numbers.
     """
-    return None
+    return model_kit(model).occupied_counts(model, estimate, data, draws=draws, rng=rng)
+
+
+def nothing_but_responsibilities(
+    model: Model, estimate: Estimate, data: Dataset, *, draws: int, rng: np.random.Generator
+) -> None:
+    """Return None: where a unit is in one component, its responsibilities say how many components are occupied."""

@@ -1,6 +1,5 @@
 """The chains over allocations of each model that has some: mixtures of rows, and features of rows."""
 
-from functools import singledispatch
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,8 @@ from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.full_covariances.partial_rows import PartialRows, without_missing_cells
+from lvsearch.inference.kits import model_kit
+from lvsearch.models.contract import Model
 from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.ibp import IBP
@@ -36,32 +37,27 @@ RowMixture = FiniteMixture | TiedMixture | IndependentNormalMixture
 """The types of mixtures of rows whose component parameters are integrated out."""
 
 
-@singledispatch
 def has_allocation_chain(model: Any) -> bool:
     """Return True if MCMC over allocations of the rows can compare all sizes of this model.
 
     model: anything that `lv.search` takes, also a function or an evaluator, for which the result is False.
     """
-    return False
+    allocations = model_kit(model).allocations if isinstance(model, Model) else None
+    return allocations is not None and allocations.exist(model)
 
 
-@has_allocation_chain.register(FiniteMixture)
-@has_allocation_chain.register(TiedMixture)
-@has_allocation_chain.register(IndependentNormalMixture)
-def _mixture_has_allocation_chain(model: FiniteMixture | TiedMixture | IndependentNormalMixture) -> bool:
+def parameters_have_prior(model: RowMixture) -> bool:
     """Return True if the mixture's parameters have a prior; estimated parameters cannot be integrated out."""
     return model.concentration is not None
 
 
-@has_allocation_chain.register
-def _features_have_allocation_chain(model: IBP) -> bool:
-    """Return True: its loadings and the probabilities of its features are integrated out."""
+def features_have_prior(model: IBP) -> bool:
+    """Return True: loadings and the probabilities of features are integrated out."""
     return True
 
 
-@singledispatch
 def allocation_chain(
-    model: Any, data: Dataset, log_prior: Float64[np.ndarray, " size"], places: int | None
+    model: Model, data: Dataset, log_prior: Float64[np.ndarray, " size"], places: int | None
 ) -> AllocationChain:
     """Return chains over allocations of the rows, which have room for about `places` parts.
 
@@ -72,13 +68,15 @@ def allocation_chain(
 
     Raises TypeError for any other model.
     """
-    raise TypeError(f"got {type(model).__name__}, expected a mixture of rows or IBP: no other model has such chains")
+    allocations = model_kit(model).allocations
+    if allocations is None:
+        raise TypeError(
+            f"got {type(model).__name__}, expected a mixture of rows or IBP: no other model has such chains"
+        )
+    return allocations.chain(model, data, log_prior, places)
 
 
-@allocation_chain.register(FiniteMixture)
-@allocation_chain.register(TiedMixture)
-@allocation_chain.register(IndependentNormalMixture)
-def _partition_chain(
+def partition_chain(
     model: RowMixture, data: Dataset, log_prior: Float64[np.ndarray, " size"], places: int | None
 ) -> PartitionChain:
     """Return chains over the partitions of some rows, which have room for about `places` parts.
@@ -142,11 +140,3 @@ def feature_chain(
         {name: each for name, each in hyper.items() if isinstance(each, GammaPrior)},
         capacity_of((min(places or FIRST_FEATURES, len(log_prior)),))[0],
     )
-
-
-@allocation_chain.register
-def _feature_chain(
-    model: IBP, data: Dataset, log_prior: Float64[np.ndarray, " size"], places: int | None
-) -> AllocationChain:
-    """Return chains over the features of some rows."""
-    return feature_chain(model, data, log_prior, places)

@@ -25,7 +25,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.annealing.kits import chain_kit, plain_kit
 from lvsearch.inference.annealing.particle_arrays import AnnealingChain, SymmetricStart
 from lvsearch.inference.annealing.particles import MOST_PILOT_STEPS, Profile, draw_from_q, next_temperature
 from lvsearch.inference.compiles import counted
@@ -276,9 +275,6 @@ class DensityChain(AnnealingChain, SymmetricStart):
 
         (density, likelihood), gradient = jax.vmap(jax.value_and_grad(tempered, has_aux=True))(position)
         return Place(position, likelihood, density, gradient)
-
-
-chain_kit.register(DensityChain, plain_kit)
 
 
 ACCEPTED = 0.8

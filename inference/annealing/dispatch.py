@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import singledispatch
 from typing import NamedTuple
 
 import jax
@@ -10,14 +9,14 @@ import numpy as np
 from jaxtyping import Array, Float64, Key
 
 from lvsearch.inference.annealing.between_sizes import Gain
-from lvsearch.inference.annealing.generic import flat_chain
-from lvsearch.inference.annealing.kits import Anchor, chain_kit
+from lvsearch.inference.annealing.generic import GenericChain, flat_chain
 from lvsearch.inference.annealing.particles import CONSTANT, Profile, backward, forward, pilot, schedule
 from lvsearch.inference.annealing.prefixes import grow, sequential, shrink
-from lvsearch.inference.chains import Chain, State
+from lvsearch.inference.chains import Anchor, Chain, State
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.generators import fold_in, split_key
+from lvsearch.inference.kits import chain_kit, model_kit
 from lvsearch.inference.sharding import devices_at_work, in_processes, one_after_another
 from lvsearch.models.contract import Model
 
@@ -98,11 +97,8 @@ class TwoSided(NamedTuple):
     moved: bool = True
 
 
-@singledispatch
 def evidence_chain(model: Model, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> Chain:
-    """Return the best known annealing path to the posterior of a model, as registered for its type.
-
-    By default it is the generic path from the prior, which every log-joint has.
+    """Return the best known annealing path to the posterior of this type of model (`ModelKit.evidence_chain`).
 
     data: the units whose evidence is wanted.
     size: how many components, for each size variable.
@@ -110,64 +106,74 @@ def evidence_chain(model: Model, data: Dataset, size: tuple[int, ...], estimate:
 
     Raises ValueError, with the reason, for models whose evidence cannot be annealed.
     """
+    return model_kit(model).evidence_chain(model, data, size, estimate)
+
+
+def chain_from_prior(model: Model, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> GenericChain:
+    """Return the path from the prior that every log-joint has: `evidence_chain` of any log-joint. `estimate` is not
+    used.
+    """
     return flat_chain(model, data, size, capacity_of(size))
 
 
-@singledispatch
 def sampled_chain(model: Model, data: Dataset, size: tuple[int, ...]) -> Chain:
-    """Return the chain whose draws are recorded for people, by default the one that is annealed (`evidence_chain`).
+    """Return the chain whose draws are recorded for people (`ModelKit.sampled_chain`).
 
-    A model registers another chain where the annealed one integrates out variables that people ask for.
+    It is another than the annealed one where that integrates out variables that people ask for.
 
     size: how many components, for each size variable.
 
     Raises ValueError, with the reason, for models that cannot be sampled so.
     """
+    return model_kit(model).sampled_chain(model, data, size)
+
+
+def annealed_chain(model: Model, data: Dataset, size: tuple[int, ...]) -> Chain:
+    """Return the chain that is annealed, without a fit, which has the posterior at its end."""
     return evidence_chain(model, data, size, None)
 
 
-@singledispatch
 def path_needs_fit(model: Model, data: Dataset) -> bool:
-    """Return True if `evidence_chain` gives a better path from a fit of this model and data than without one.
+    """Return True if `evidence_chain` gives a better path from a fit of this model and data than without one."""
+    return model_kit(model).path_needs_fit(model, data)
 
-    By default it is False, as the generic path makes no use of a fit. A type whose path does registers both.
-    """
+
+def needs_no_fit(model: Model, data: Dataset) -> bool:
+    """Return False: the path makes no use of a fit."""
     return False
 
 
 def anchored_chain(chain: Chain, key: Key[Array, ""], states: Sequence[State]) -> Anchor | None:
     """Return a path to the same posterior from a q around the best of the given particles, or None for chains without
-    one (`ChainKit.anchored`).
+    one (`AnnealingKit.anchored`).
 
     chain: the chain on its first path.
     states: where the first path's forward annealing ended.
     """
-    anchored = chain_kit(chain).anchored
-    return None if anchored is None else anchored(key, states)
+    return chain_kit(chain).annealing.anchored(chain, key, states)
 
 
-@singledispatch
 def bytes_while_annealed(model: Model, data: Dataset) -> int:
-    """Return roughly how many bytes annealing holds in addition to a fit.
+    """Return roughly how many bytes annealing holds in addition to a fit."""
+    return model_kit(model).bytes_while_annealed(model, data)
 
-    By default it is 0, for chains that hold less than the fit. A type whose chain holds more, such as a latent variable
-    for every token, registers how much.
-    """
+
+def no_more_than_a_fit(model: Model, data: Dataset) -> int:
+    """Return 0, the bytes in addition to a fit of a chain that holds less than the fit."""
     return 0
 
 
-@singledispatch
 def first_gain(model: Model, data: Dataset) -> int | None:
     """Return the first size whose gain a search measures, or None if sizes are compared by the evidence of each.
 
     A gain is that of one component more (`gain_of_last_part`). Gains are needed where data are many, because two paths
-    from a fit or the prior then end too far apart. By default it is None, as no gain can be measured for a type without
-    a path between two sizes: both are registered together.
+    from a fit or the prior then end too far apart. It is None for a type without a path between two sizes
+    (`ModelKit.gains`).
     """
-    return None
+    gains = model_kit(model).gains
+    return None if gains is None else gains.first(model, data)
 
 
-@singledispatch
 def gain_of_last_part(
     model: Model, data: Dataset, size: tuple[int, ...], estimate: Estimate, key: Key[Array, ""], trial: int
 ) -> Gain:
@@ -183,7 +189,10 @@ def gain_of_last_part(
 
     Raises TypeError for models without such a path.
     """
-    raise TypeError(f"no path between two sizes is registered for {type(model).__name__}")
+    gains = model_kit(model).gains
+    if gains is None:
+        raise TypeError(f"got a {type(model).__name__}, expected a type of model whose kit has `gains` between sizes")
+    return gains.of_last_part(model, data, size, estimate, key, trial)
 
 
 def effort(chain: Chain, trial: int) -> Effort:
@@ -194,9 +203,10 @@ def effort(chain: Chain, trial: int) -> Effort:
 
     trial: how often this size was annealed before, from 0. Each further annealing has three times as many temperatures.
     """
-    elements, kit = chain.elements, chain_kit(chain)
-    steps = kit.first_steps(min(max(FIRST_STEPS, FIRST_DRAWS // max(1, elements)), MOST_FIRST_STEPS)) * GROWTH**trial
-    if elements <= 1_000 and kit.along_data:
+    elements, kit = chain.elements, chain_kit(chain).annealing
+    default = min(max(FIRST_STEPS, FIRST_DRAWS // max(1, elements)), MOST_FIRST_STEPS)
+    steps = kit.first_steps(chain, default) * GROWTH**trial
+    if elements <= 1_000 and kit.along_data(chain):
         return Effort(steps, 2, ISLAND * min(MOST_ALONG_DATA, max(1, 1_000 // elements)))
     if elements <= 20_000:
         return Effort(steps, max(2, chain.efficient_particles // ISLAND), ISLAND)
@@ -220,7 +230,7 @@ def temperature_profile(chain: Chain, key: Key[Array, ""], work: Effort) -> Prof
 
     work: the particle groups and particles of the annealing; the pilot has as many.
     """
-    if work.islands * work.particles < FEWEST_FOR_PILOT or chain_kit(chain).along_data:
+    if work.islands * work.particles < FEWEST_FOR_PILOT or chain_kit(chain).annealing.along_data(chain):
         return Profile(np.array([0.0, 1.0]), np.zeros(2), np.zeros(2))
     with _on_device_of(chain):
         return pilot(chain, key, islands=work.islands, particles=work.particles)
@@ -246,7 +256,7 @@ def anneal(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) ->
                 return (second,)
         first, states = both_ways(chain, key_first, work, profile)
         apart = float(np.mean(first.backward) - np.mean(first.forward))
-        if first.anchor_error is not None or apart <= NEAR or apart * work.steps <= chain_kit(chain).patience:
+        if first.anchor_error is not None or apart <= NEAR or apart * work.steps <= chain_kit(chain).annealing.patience:
             return (first,)
         second = _from_an_anchor(chain, key_anchors, key_second, work, states)
         return (first,) if second is None else (first, second)
@@ -256,7 +266,7 @@ def _on_device_of(chain: Chain) -> AbstractContextManager[object]:
     """Return the context of the device that a chain's programs run on: the CPU if it goes in small steps, else JAX's
     default.
     """
-    return one_after_another() if chain_kit(chain).in_small_steps else nullcontext()
+    return one_after_another() if chain_kit(chain).annealing.in_small_steps else nullcontext()
 
 
 def _is_around_labelling(chain: Chain) -> bool:
@@ -321,7 +331,7 @@ def both_ways(
         Returns: (the estimates of both directions, the state in which the forward path ended).
         """
         key_forward, key_backward = split_key(fold_in(key, number))
-        if chain_kit(chain).along_data:
+        if chain_kit(chain).annealing.along_data(chain):
             return _along_data(chain, key_forward, key_backward, work, truth)
         there = forward(chain, key_forward, temperatures, islands=work.islands, particles=work.particles)
         back = backward(

@@ -22,7 +22,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.annealing.kits import chain_kit, plain_kit
 from lvsearch.inference.annealing.particle_arrays import AnnealingChain, SymmetricStart
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.gibbs import GibbsState, Tilt, conditional_draw, sweep_state
@@ -148,9 +147,6 @@ class GenericChain(AnnealingChain, SymmetricStart):
             for batch, ids, natural in zip(self.batches, self.unit_ids, self.locals, strict=True)
         ]
         return GibbsState(g, tuple(drawn))
-
-
-chain_kit.register(GenericChain, plain_kit)
 
 
 def _log_density(site: Site, natural: Statistics, statistics: Statistics, on: Masks) -> Float[Array, "..."]:

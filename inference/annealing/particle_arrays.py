@@ -1,6 +1,6 @@
 """Base classes of annealing chains: what most of them have in common; and averages over the best particles.
 
-A second path begins around the averages of a first path's best particles (`kits.Anchor`).
+A second path begins around the averages of a first path's best particles (`chains.Anchor`).
 """
 
 from collections.abc import Callable, Sequence

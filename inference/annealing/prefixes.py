@@ -23,11 +23,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Float64, Int, Key
 
-from lvsearch.inference.annealing.kits import chain_kit
 from lvsearch.inference.annealing.particles import CONSTANT, Population, resampled
 from lvsearch.inference.chains import Chain, Sequential, State
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.generators import generator
+from lvsearch.inference.kits import chain_kit
 from lvsearch.models.kernels import kernel
 
 REMOVED = 0x4E40
@@ -45,10 +45,9 @@ directions compiled in 25 instead of 53 s of the processor, for a mixture of 150
 def sequential(chain: Chain, key: Key[Array, ""]) -> Sequential | None:
     """Return the chain's units (rows or documents) in an order drawn with the key, for annealing along the data.
 
-    Returns None for chains whose units cannot come one by one (`ChainKit.sequential`).
+    Returns None for chains whose units cannot come one by one (`AnnealingKit.sequential`).
     """
-    make = chain_kit(chain).sequential
-    return None if make is None else make(key)
+    return chain_kit(chain).annealing.sequential(chain, key)
 
 
 Turn = TypeVar("Turn", bound="InTurn")

@@ -1,6 +1,5 @@
 """Images with captions: how they are packed, started and fitted, and what the fitted models predict about them."""
 
-from lvsearch.inference.annotation import estimator as _estimator  # noqa: F401 — registers the estimator of the models
 from lvsearch.inference.annotation.predictions import (
     AbsentFactors,
     absent_factors,

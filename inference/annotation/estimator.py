@@ -33,7 +33,7 @@ from lvsearch.inference.data.images import has_tokens
 from lvsearch.inference.data.memory import MemoryPlan
 from lvsearch.inference.engine.empirical_bayes import newton_dirichlet, newton_symmetric
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, cut_axes, point_of, recorded_beliefs_and_bound
-from lvsearch.inference.engine.estimator import BaseEstimator, estimator, resident_plan
+from lvsearch.inference.engine.estimator import BaseEstimator, resident_plan
 from lvsearch.inference.engine.meanfield import (
     Beliefs,
     batch_log_joint,
@@ -419,9 +419,3 @@ def double_bound(
             for tile, means in zip(tiles.batches, l, strict=True)
         ]
     return total + weighted_sum(tiles, done)
-
-
-@estimator.register
-def _annotation_estimator(model: AnnotatedModel, data: Dataset) -> AnnotationEstimator:
-    """Return the estimator of images with captions."""
-    return AnnotationEstimator(model, data)

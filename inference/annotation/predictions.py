@@ -27,7 +27,7 @@ from jaxtyping import Array, Float
 
 from lvsearch.inference.annotation.tiles import tiles_of, to_float64
 from lvsearch.inference.data.dataset import Batch, Dataset
-from lvsearch.inference.engine.describing import Described, describe_units, site_value
+from lvsearch.inference.engine.describing import Described, site_value
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, padded_natural, point_of
 from lvsearch.inference.engine.meanfield import Beliefs, unit_bound
 from lvsearch.inference.engine.tiled import Summary, blank_tile, settled_tile
@@ -202,8 +202,7 @@ def _summarise_images(estimate: Estimate, data: Dataset, sweeps: int, summary: S
     return tiles, done
 
 
-@describe_units.register
-def _describe_annotated_images(model: AnnotatedModel, estimate: Estimate, data: Dataset) -> Described:
+def describe_annotated_images(model: AnnotatedModel, estimate: Estimate, data: Dataset) -> Described:
     """Describe images with captions by their shares of the factors and a lower bound on their log-probability.
 
     estimate: the fit, whose parameters are taken at their posterior means.

@@ -23,14 +23,13 @@ import numpy as np
 from jaxtyping import Array, Key
 
 from lvsearch.inference.annealing.dispatch import effort
-from lvsearch.inference.annealing.kits import Anchor, ChainKit, chain_kit
 from lvsearch.inference.annealing.particle_arrays import average_over_sweeps, take_best_particles
 from lvsearch.inference.annealing.particles import forward
 from lvsearch.inference.block_models.chain import BlockChain
 from lvsearch.inference.block_models.state import BlockStart, BlockState, layout_of
-from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.chains import Anchor
 from lvsearch.inference.engine.estimate import Estimate, beliefs_of, capacity_of
-from lvsearch.inference.engine.estimator import GenericEstimator, estimator
+from lvsearch.inference.engine.estimator import GenericEstimator
 from lvsearch.inference.engine.meanfield import MeanField, ascend
 from lvsearch.inference.engine.meanfield_starts import scattered_start
 from lvsearch.inference.generators import fold_in, generator
@@ -49,19 +48,12 @@ DATA_SHARE = 0.5
 """The share of the data's information about blocks and weights that q has: its variances are twice the posterior's."""
 
 
-@chain_kit.register
-def _kit_of_blocks(chain: BlockChain) -> ChainKit:
-    """Return the kit of a block model: a second path follows whenever the two directions end far apart.
-
-    That path, from a q about one labelling, is short, and q is normalised, so nothing of it is estimated beforehand. A
-    fit of hundreds of rows and columns leaves little uncertainty around one labelling. With 24 temperatures the path's
-    two ends were within a nat of each other, where the ends of the path from the prior were hundreds of nats apart.
-    """
-    return ChainKit(anchored=partial(_anchor_of_blocks, chain), patience=0.0)
-
-
-def _anchor_of_blocks(chain: BlockChain, key: Key[Array, ""], states: Sequence[BlockState]) -> Anchor:
+def anchor_of_blocks(chain: BlockChain, key: Key[Array, ""], states: Sequence[BlockState]) -> Anchor:
     """Return the annealing path from a q about the labelling in which the best of some particles ends.
+
+    That path is short, and q is normalised, so nothing of it is estimated beforehand. A fit of hundreds of rows and
+    columns leaves little uncertainty around one labelling. With 24 temperatures the path's two ends were within a nat
+    of each other, where the ends of the path from the prior were hundreds of nats apart.
 
     chain: the block model's chain on its first path.
     states: final states of the first path, one per half of the annealing.
@@ -252,9 +244,3 @@ def _states_before_first_sweep(chain: BlockChain, random: np.random.Generator, p
     rows, columns = (zeros((n, particles), np.int32) for n in (n_rows, n_dims))
     blocks = zeros((*chain.capacity, n_numbers, particles))
     return BlockState(rows, columns, row_weights, column_weights, blocks, zeros(particles))
-
-
-@estimator.register
-def _block_estimator(model: LatentBlockModel, data: Dataset) -> Any:
-    """Return the estimator of block models."""
-    return BlockEstimator(model, data)

@@ -1,6 +1,6 @@
 """Describes each unit of data by a fitted model: its representation, bounds on its log probability, and its score.
 
-The functions here work for any model. Kernels register faster versions for their model types.
+Each works for any model. A type of model with a faster or better way has it in its kit (`model_kits`).
 
 The representation is the expected value of one local latent variable, which the model names (`Model.representation`),
 such as a document's topic proportions. It is returned without padding: only entries and elements that exist. A score is
@@ -9,7 +9,6 @@ the fitted parameters themselves as values.
 """
 
 from collections.abc import Sequence
-from functools import singledispatch
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +20,7 @@ from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, padded_natural, point_of
 from lvsearch.inference.engine.meanfield import Beliefs, batch_bound, cast, fit_locals, unit_masks
 from lvsearch.inference.engine.meanfield_starts import blank_locals
+from lvsearch.inference.kits import model_kit
 from lvsearch.models.contract import Masks, Model, Statistics, Unit
 from lvsearch.models.families import IndicatorFamily
 from lvsearch.models.kernels import kernel
@@ -114,13 +114,19 @@ class Described(NamedTuple):
     log_lower: np.ndarray
 
 
-@singledispatch
 def unit_ceilings(model: Model, data: Dataset) -> np.ndarray:
     """Return a number ≥ log p(unit | any size, any parameters) for each unit, (units,), in nats.
 
     The number is `inf` for models without such a ceiling.
 
     data: the units, in whose order the numbers are.
+    """
+    return model_kit(model).unit_ceilings(model, data)
+
+
+def ceilings_one_by_one(model: Model, data: Dataset) -> np.ndarray:
+    """Return the model's own ceiling of each unit (`Model.ceiling`), (units,), in nats: `unit_ceilings` of any
+    log-joint.
     """
     one_by_one = [
         np.array(
@@ -131,7 +137,6 @@ def unit_ceilings(model: Model, data: Dataset) -> np.ndarray:
     return data.gather(one_by_one)
 
 
-@singledispatch
 def bound_units(model: Model, estimate: Estimate, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Return lower and upper bounds on log p(unit | parameters at their posterior means).
 
@@ -139,14 +144,19 @@ def bound_units(model: Model, estimate: Estimate, data: Dataset) -> tuple[np.nda
     estimate: the fit whose parameters are used.
     data: the units; they may be other units than those that were fitted.
 
-    Returns: (lower, upper), each (units,), in nats. The upper bound is the model's ceiling for the unit
-        (`unit_ceilings`), unless the model's type has a better one registered.
+    Returns: (lower, upper), each (units,), in nats.
+    """
+    return model_kit(model).bound_units(model, estimate, data)
+
+
+def bounds_up_to_ceilings(model: Model, estimate: Estimate, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Return the bounds of `describe_units` and the ceilings of the units (`unit_ceilings`), each (units,), in nats:
+    `bound_units` of any log-joint.
     """
     lower = describe_units(model, estimate, data).log_lower
     return lower, np.maximum(lower, unit_ceilings(model, data))
 
 
-@singledispatch
 def describe_units(model: Model, estimate: Estimate, data: Dataset) -> Described:
     """Fit the local latent variables of units, with the parameters fixed at their posterior means, and describe the
     units.
@@ -155,12 +165,18 @@ def describe_units(model: Model, estimate: Estimate, data: Dataset) -> Described
     estimate: the fit whose parameters are used.
     data: the units to describe; they may be other units than those that were fitted.
 
-    All of it runs in float64. Rows far from 0, such as times in seconds since 1970, would lose the digits that tell
-    components apart if they were rounded to float32 before the model centres them.
-
     Returns: representations and lower bounds on log p(unit | θ̂), with θ̂ the posterior means (`Described`).
 
     Raises ValueError for units that have no density under the model.
+    """
+    return model_kit(model).describe_units(model, estimate, data)
+
+
+def describe_by_log_joint(model: Model, estimate: Estimate, data: Dataset) -> Described:
+    """Describe units by mean field over their local latent variables: `describe_units` of any log-joint.
+
+    All of it runs in float64. Rows far from 0, such as times in seconds since 1970, would lose the digits that tell
+    components apart if they were rounded to float32 before the model centres them.
     """
     model.check(data.units_in_order())
     size = estimate.size
@@ -203,15 +219,11 @@ class UnitScores(NamedTuple):
     method: str
 
 
-@singledispatch
 def score_units(
     model: Model, estimate: Estimate, data: Dataset, *, capacity: tuple[int, ...], samples: int, key: Array
 ) -> UnitScores:
     """Return log p(unit | parameters at their posterior means) for each unit, by the best method for this type of
-    model.
-
-    By default the score is the bound of `describe_units`. It is exact for some models and a variational lower bound for
-    others. `UnitScores.method` says which.
+    model, which `UnitScores.method` names.
 
     model: the fitted model, `estimate.model`.
     estimate: the fit whose parameters are used.
@@ -221,6 +233,14 @@ def score_units(
     samples: how many samples methods that sample may draw.
     key: the random key of such methods. With one key for all sizes, differences between sizes share their noise.
     """
+    return model_kit(model).score_units(model, estimate, data, capacity=capacity, samples=samples, key=key)
+
+
+def score_by_description(
+    model: Model, estimate: Estimate, data: Dataset, *, capacity: tuple[int, ...], samples: int, key: Array
+) -> UnitScores:
+    """Return the scores of `described_scores`: `score_units` of any log-joint. Nothing is sampled or padded."""
+    del capacity, samples, key
     return described_scores(model, estimate, data)
 
 

@@ -1,12 +1,11 @@
 """Estimators, which fit a model at one size: the interface that all share, and the generic one for any model.
 
-`estimator(model, data)` returns the fastest estimator known for the model's type. A kernel registers its own with
-`estimator.register(ModelType)`. Every estimator returns an `Estimate`, whose bounds are computed in float64 at exactly
-the state that it carries.
+`estimator(model, data)` returns the fastest estimator known for the model's type, which stands in the type's kit
+(`model_kits`). Every estimator returns an `Estimate`, whose bounds are computed in float64 at exactly the state that it
+carries.
 """
 
 from copy import copy
-from functools import singledispatch
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import jax
@@ -31,6 +30,7 @@ from lvsearch.inference.engine.meanfield_starts import (
     leanings_to_nearest,
     scattered_start,
 )
+from lvsearch.inference.kits import model_kit
 from lvsearch.models.contract import Latents, Model
 from lvsearch.models.kernels import kernel
 
@@ -327,7 +327,6 @@ def _recorded_units(
     return batch_bound(model, g, batch, refreshed, size, capacity=capacity)
 
 
-@singledispatch
 def estimator(model: Model, data: Dataset) -> Estimator:
-    """Return the fastest estimator that is known for this type of model; by default the generic one."""
-    return GenericEstimator(model, data)
+    """Return the fastest estimator that is known for this type of model (`ModelKit.estimator`)."""
+    return model_kit(model).estimator(model, data)

@@ -25,9 +25,6 @@ from lvsearch.inference.annealing.dispatch import (
 from lvsearch.inference.annealing.generic import GenericChain, flat_chain
 from lvsearch.inference.annealing.particles import Annealed, Profile, backward, forward, pilot, schedule
 from lvsearch.inference.annealing.prefixes import grow, sequential
-from lvsearch.inference.evidence import parameters as _parameters  # noqa: F401 — registers how states are read
-from lvsearch.inference.evidence import recorders as _recorders  # noqa: F401 — registers what is recorded of chains
-from lvsearch.inference.evidence import row_by_row as _row_by_row  # noqa: F401 — registers what mixtures offer
 from lvsearch.inference.evidence.hidden_markov import HiddenMarkovChain
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain, IndependentNormalParts, log_marginals
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
@@ -35,8 +32,6 @@ from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.evidence.poisson_factorization import PoissonFactorizationChain
 from lvsearch.inference.evidence.simulation import Simulated, anneal_simulated, simulated_like, true_state
 from lvsearch.inference.evidence.unigram_mixtures import UnigramMixtureChain
-from lvsearch.inference.topic_samplers import anchor as _topic_anchor  # noqa: F401 — registers what chains of topics offer
-from lvsearch.inference.topic_samplers import size_gain as _size_gain  # noqa: F401 — registers what one topic more gains
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics, collapsed_topics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, hyper_topics
 from lvsearch.inference.topic_samplers.topic_state import GivenFactors

@@ -35,9 +35,7 @@ import numpy as np
 from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.draws import choose_by_weight, log_gamma_draws
-from lvsearch.inference.annealing.kits import ChainKit, chain_kit
 from lvsearch.inference.annealing.particle_arrays import ParticleArrays, SymmetricStart
 from lvsearch.inference.annealing.prefixes import InTurn
 from lvsearch.inference.data.dataset import Batch, Dataset
@@ -500,16 +498,14 @@ class RowsInTime(InTurn):
         return state if backward else self.chain.redraw_rows(key_rows, state, units, backward=False)
 
 
-@chain_kit.register
-def _kit_of_hidden_markov(chain: HiddenMarkovChain) -> ChainKit:
-    """Return the kit of a hidden Markov model, whose annealing goes along the rows in the order of time."""
+def rows_in_time(chain: HiddenMarkovChain, key: Key[Array, ""]) -> RowsInTime:
+    """Return the rows in the order of time, whatever the key."""
+    return RowsInTime(chain, np.arange(chain.elements), np.asarray(chain.present.sum(), np.int32))
 
-    def in_time(key: Key[Array, ""]) -> RowsInTime:
-        """Return the rows in the order of time, whatever the key."""
-        del key
-        return RowsInTime(chain, np.arange(chain.elements), np.asarray(chain.present.sum(), np.int32))
 
-    return ChainKit(in_time, along_data=True, first_steps=lambda steps: SWEEPS_IN_TIME * steps)
+def first_steps_in_time(chain: HiddenMarkovChain, default: int) -> int:
+    """Return the number of temperatures of the cheapest annealing, which is larger along the rows in time."""
+    return SWEEPS_IN_TIME * default
 
 
 def _select_from(matrix: Float[Array, "state state particle"], states: Int[Array, " particle"]) -> Array:
@@ -543,8 +539,7 @@ def _log_dirichlet_multinomial(counts: Array, concentration: Array, exists: Arra
     return each + gammaln(jnp.where(total > 0, total, 1.0)) - gammaln(jnp.where(total > 0, total, 1.0) + n)
 
 
-@evidence_chain.register
-def _evidence_chain_of_hidden_markov(
+def evidence_chain_of_hidden_markov(
     model: HiddenMarkov, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
 ) -> HiddenMarkovChain:
     """Return the annealing chain of a hidden Markov model, over the hidden paths, from their prior. The estimate is not

@@ -49,9 +49,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from lvsearch.inference.annealing.dispatch import evidence_chain, sampled_chain
 from lvsearch.inference.annealing.draws import choose_in_proportion, log_gamma_draws
-from lvsearch.inference.annealing.kits import chain_kit, plain_kit
 from lvsearch.inference.annealing.particle_arrays import ParticleArrays, SymmetricStart
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
@@ -311,11 +309,7 @@ class IndependentNormalChain(ParticleArrays, SymmetricStart):
         return jax.nn.log_softmax(jnp.where(exists, log_gamma, -jnp.inf), axis=0)
 
 
-chain_kit.register(IndependentNormalChain, plain_kit)
-
-
-@sampled_chain.register
-def _sampled_chain_of_independent_normal(
+def sampled_chain_of_independent_normals(
     model: IndependentNormalMixture, data: Dataset, size: tuple[int, ...]
 ) -> IndependentNormalChain:
     """Return the chain of an `IndependentNormalMixture` whose draws have all the parameters that people ask for."""
@@ -484,8 +478,7 @@ def diagonal_form(model: IndependentNormalMixture) -> FiniteMixture:
     return FiniteMixture(components, model.concentration)
 
 
-@evidence_chain.register
-def _evidence_chain_of_independent_normals(
+def evidence_chain_of_independent_normals(
     model: IndependentNormalMixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
 ) -> HyperMixture:
     """Return the annealing chain over labels and rates of a Gaussian mixture with independent priors. `estimate` is

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Key
 
-from lvsearch.inference.annealing.kits import Anchor
 from lvsearch.inference.annealing.particle_arrays import average_over_sweeps, take_best_particles
+from lvsearch.inference.chains import Anchor
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.models.kernels import kernel
 

@@ -18,7 +18,6 @@ move at once if columns are independent given h, else one after another.
 """
 
 from collections.abc import Sequence
-from functools import singledispatch
 from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
@@ -27,7 +26,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.hyperparameters import (
     Course,
     LogHyper,
@@ -40,13 +38,14 @@ from lvsearch.inference.annealing.hyperparameters import (
     log_ratio_of_hyper,
     move_log_hyper,
 )
-from lvsearch.inference.annealing.kits import Anchor
 from lvsearch.inference.annealing.particle_arrays import ParticleArrays
+from lvsearch.inference.chains import Anchor
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.evidence.mixture_anchors import anchor_labels
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.inference.evidence.variant_labels import VariantLabels
+from lvsearch.inference.kits import labels_chain_of
 from lvsearch.models.components import Component
 from lvsearch.models.finite_mixture import FiniteMixture
 
@@ -281,23 +280,29 @@ class HyperMixture(ParticleArrays):
         return self.mixture.gains(sums + self.mixture.beside_components(prior), prior)
 
 
-@singledispatch
 def labels_chain(
     component: Component, model: FiniteMixture, data: Dataset, size: int
 ) -> CollapsedMixtureChain | HyperMixture:
-    """Return the annealing chain over a mixture's labels on the path from the prior, for this kind of component.
+    """Return the annealing chain over a mixture's labels on the path from the prior, for this kind of component
+    (`chain_kits.LABELS_CHAINS`).
 
     model: the mixture.
     size: the number of components.
 
     Raises ValueError in the same cases as `CollapsedMixtureChain.from_data`.
     """
+    return labels_chain_of(component)(component, model, data, size)
+
+
+def labels_chain_of_any_component(
+    component: Component, model: FiniteMixture, data: Dataset, size: int
+) -> CollapsedMixtureChain | HyperMixture:
+    """Return the annealing chain over the labels of a mixture of conjugate components of any kind."""
     kind = HyperMixture if model.components.inferred else CollapsedMixtureChain
     return kind.from_data(model, data, size, capacity_of((size,))[0])
 
 
-@evidence_chain.register
-def _evidence_chain_of_mixture(
+def evidence_chain_of_mixture(
     model: FiniteMixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
 ) -> CollapsedMixtureChain | HyperMixture:
     """Return the annealing chain of a mixture, over its labels, from the prior. The estimate is not used.

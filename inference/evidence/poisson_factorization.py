@@ -42,10 +42,9 @@ from jax.scipy.special import gammaln as gammaln_of
 from jaxtyping import Array, Float, Int, Key
 from scipy.special import gammaln
 
-from lvsearch.inference.annealing.dispatch import evidence_chain, path_needs_fit
+from lvsearch.inference.annealing.dispatch import path_needs_fit
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import slice_sample
-from lvsearch.inference.annealing.kits import chain_kit, plain_kit
 from lvsearch.inference.annealing.particle_arrays import ParticleArrays, SymmetricStart
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
@@ -439,17 +438,12 @@ class PoissonFactorizationChain(ParticleArrays, SymmetricStart):
         return state._replace(log_intensities=log_intensities, log_factors=state.log_factors - by)
 
 
-chain_kit.register(PoissonFactorizationChain, plain_kit)
-
-
-@path_needs_fit.register
-def _factorization_needs_fit(model: PoissonFactorization, data: Dataset) -> bool:
+def path_of_factorization_needs_fit(model: PoissonFactorization, data: Dataset) -> bool:
     """Return True if counts are so many that the annealing path of a factorisation should begin around a fit."""
     return sum(float(np.where(batch.units.observed, batch.units.value, 0.0).sum()) for batch in data.batches) > MANY
 
 
-@evidence_chain.register
-def _evidence_chain_of_factorization(
+def evidence_chain_of_factorization(
     model: PoissonFactorization, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
 ) -> PoissonFactorizationChain | AnchoredFactorization:
     """Return the annealing path of a factorisation: from around the fit if counts are many, else from the prior.

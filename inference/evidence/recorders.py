@@ -1,13 +1,17 @@
-"""Recorders of the annealing chains' states: which quantities of a state are written down, under the names of the
-model.
+"""Recorders and readers of the annealing chains' states.
+
+A recorder says which quantities of a state are written down, under the names of the model. A reader returns a state of
+a collapsed chain as latent variables of its model. With them the parameters that these chains integrate out are drawn
+(`lvsearch.inference.sampling.parameters`). The same chains are annealed for the evidence and sampled by `lv.sample`.
 """
 
-from typing import cast
+from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
 from lvsearch.inference.annealing.generic import GenericChain
 from lvsearch.inference.data.dataset import Dataset
@@ -18,13 +22,23 @@ from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, Hy
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.inference.evidence.poisson_factorization import FactorState, PoissonFactorizationChain
 from lvsearch.inference.evidence.unigram_mixtures import DocumentLabels, UnigramMixtureChain
-from lvsearch.inference.sampling.parameters import SiteValues, existing, site_value
-from lvsearch.inference.sampling.trace import Quantity, Recorder, recorder, rows_of_units
+from lvsearch.inference.sampling.parameters import (
+    STEPS,
+    LabelReader,
+    LatentsReader,
+    SiteValues,
+    existing,
+    one_hot,
+    places_in_batches,
+    site_value,
+)
+from lvsearch.inference.sampling.trace import Quantity, Recorder, rows_of_units
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, HyperTopicState
 from lvsearch.inference.topic_samplers.topic_state import TopicState
 from lvsearch.models.contract import Model
-from lvsearch.models.families import IndicatorFamily
+from lvsearch.models.families import IndicatorFamily, MarkovChainStatistics
+from lvsearch.models.lda import LDA
 
 OCCUPIED = "occupied"
 """The name of the quantity that counts the components with at least one part of the data. It does not change when
@@ -53,8 +67,7 @@ class MixtureRecorder(Recorder):
         return (_number_used(rows), rows, *each)
 
 
-@recorder.register
-def _mixture_recorder(chain: CollapsedMixtureChain, data: Dataset, *, units: bool) -> MixtureRecorder:
+def mixture_recorder(chain: CollapsedMixtureChain, data: Dataset, *, units: bool) -> MixtureRecorder:
     """Return the recorder of a mixture's labels.
 
     units: whether the component of each row is recorded too.
@@ -81,13 +94,12 @@ class HyperMixtureRecorder(Recorder):
         return (*hyper, *self.mixture.values(chain.mixture, state.mixture))
 
 
-@recorder.register
-def _hyper_mixture_recorder(chain: HyperMixture, data: Dataset, *, units: bool) -> HyperMixtureRecorder:
+def hyper_mixture_recorder(chain: HyperMixture, data: Dataset, *, units: bool) -> HyperMixtureRecorder:
     """Return the recorder of a mixture whose hyper-parameters have priors.
 
     units: whether the component of each row is recorded too.
     """
-    mixture = cast(MixtureRecorder, recorder(chain.mixture, data, units=units))
+    mixture = mixture_recorder(chain.mixture, data, units=units)
     hyper = tuple(
         Quantity(name, axes, (chain.n_dims,) * len(axes), False)
         for name, axes in chain.component.hyper_axes.items()
@@ -115,8 +127,7 @@ class NormalRecorder(Recorder):
         return (_number_used(rows), rows, jnp.exp(state.log_weights).T, mean, precision, rate, *each)
 
 
-@recorder.register
-def _normal_recorder(chain: IndependentNormalChain, data: Dataset, *, units: bool) -> NormalRecorder:
+def normal_recorder(chain: IndependentNormalChain, data: Dataset, *, units: bool) -> NormalRecorder:
     """Return the recorder of a mixture with independent priors of means and precisions.
 
     units: whether the component of each row is recorded too.
@@ -165,8 +176,7 @@ class PathRecorder(Recorder):
         return _number_used(rows), rows, *each
 
 
-@recorder.register
-def _path_recorder(chain: HiddenMarkovChain, data: Dataset, *, units: bool) -> PathRecorder:
+def path_recorder(chain: HiddenMarkovChain, data: Dataset, *, units: bool) -> PathRecorder:
     """Return the recorder of a hidden Markov model.
 
     units: whether the state of each row is recorded too. Rows are those of all sequences, one sequence after another.
@@ -198,8 +208,7 @@ class UnigramMixtureRecorder(Recorder):
         return (_number_used(documents), documents, tokens, *each)
 
 
-@recorder.register
-def _unigram_mixture_recorder(chain: UnigramMixtureChain, data: Dataset, *, units: bool) -> UnigramMixtureRecorder:
+def unigram_mixture_recorder(chain: UnigramMixtureChain, data: Dataset, *, units: bool) -> UnigramMixtureRecorder:
     """Return the recorder of a mixture of unigrams.
 
     units: whether the topic of each document is recorded too.
@@ -237,8 +246,7 @@ class FactorRecorder(Recorder):
         return (jnp.moveaxis(factors, 1, 0), *noise, *each)
 
 
-@recorder.register
-def _factor_recorder(chain: PoissonFactorizationChain, data: Dataset, *, units: bool) -> FactorRecorder:
+def factor_recorder(chain: PoissonFactorizationChain, data: Dataset, *, units: bool) -> FactorRecorder:
     """Return the recorder of a Poisson factorisation.
 
     units: whether the intensities of each row are recorded too.
@@ -271,8 +279,7 @@ class TopicRecorder(Recorder):
         return (_number_used(tokens), tokens, *(in_documents if len(self.quantities) > 2 else ()))
 
 
-@recorder.register
-def _topic_recorder(chain: CollapsedTopics, data: Dataset, *, units: bool) -> TopicRecorder:
+def topic_recorder(chain: CollapsedTopics, data: Dataset, *, units: bool) -> TopicRecorder:
     """Return the recorder of a topic model's token counts.
 
     units: whether the tokens of each document and topic are recorded too.
@@ -298,13 +305,12 @@ class HyperTopicRecorder(Recorder):
         return (*free, *self.topics.values(chain.topics, state.topics))
 
 
-@recorder.register
-def _hyper_topic_recorder(chain: HyperTopics, data: Dataset, *, units: bool) -> HyperTopicRecorder:
+def hyper_topic_recorder(chain: HyperTopics, data: Dataset, *, units: bool) -> HyperTopicRecorder:
     """Return the recorder of a topic model whose hyper-parameters have priors.
 
     units: whether the tokens of each document and topic are recorded too.
     """
-    topics = cast(TopicRecorder, recorder(chain.topics, data, units=units))
+    topics = topic_recorder(chain.topics, data, units=units)
     names = {"concentration": chain.total, "topic_concentration": chain.eta}
     free = tuple(Quantity(name, (), (), False) for name, course in names.items() if course is not None)
     return HyperTopicRecorder((*free, *topics.quantities), topics)
@@ -328,8 +334,7 @@ class GenericRecorder(Recorder):
         return (*_count_occupied(chain, state).values(), *_site_values(chain, state).arrays(chain.model, self.order))
 
 
-@recorder.register
-def _generic_recorder(chain: GenericChain, data: Dataset, *, units: bool) -> GenericRecorder:
+def generic_recorder(chain: GenericChain, data: Dataset, *, units: bool) -> GenericRecorder:
     """Return the recorder of any model that is sampled by the generic chain.
 
     units: whether the variables of each unit are recorded too.
@@ -380,3 +385,159 @@ def _count_occupied(chain: GenericChain, state: GibbsState) -> dict[str, Array]:
         if used.ndim:
             found[OCCUPIED if len(axes) == 1 else f"{OCCUPIED}_{axis}"] = used.sum(-1).astype(jnp.int32)
     return found
+
+
+# ── readers ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def reader_of_mixtures(chain: CollapsedMixtureChain | HyperMixture, model: Model, data: Dataset) -> LabelReader:
+    """Return the reader of a mixture's labels, and of its hyper-parameters that have priors.
+
+    One step draws weights and components where a component's parameters are one latent variable of the model, since the
+    two are then independent given the labels.
+    """
+    hyper = tuple(chain.courses) if isinstance(chain, HyperMixture) else ()
+    others = set(model.globals()).difference(hyper, ["weights"])
+    steps, names = 1 if len(others) == 1 else STEPS, chain.names
+    return LabelReader(model, (chain.size,), (names.capacity,), steps, places_in_batches(data), names.n_variants, hyper)
+
+
+def reader_of_unigram_mixtures(chain: UnigramMixtureChain, model: Model, data: Dataset) -> LabelReader:
+    """Return the reader of the topics of a mixture of unigrams' documents."""
+    of_units = chain.places_of_documents()
+    places = tuple(of_units[np.maximum(ids, 0)] for ids in data.unit_ids)
+    return LabelReader(model, (chain.size,), (chain.capacity,), 1, places)
+
+
+# ── readers of paths ────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class PathReader(LatentsReader):
+    """The reader of the hidden paths of sequences.
+
+    | field | meaning |
+    |---|---|
+    | `places` | for each batch, where each row of each sequence stands in the chain, (sequence, row); −1 for padding |
+    """
+
+    places: tuple[Int[np.ndarray, "sequence row"], ...]
+
+    def known(self, state: PathState) -> GibbsState:
+        """Return the path of each sequence: its states and its steps from one state to the next."""
+        found = []
+        for places in self.places:
+            labels = jnp.where(places >= 0, state.labels.T[:, places], -1)
+            here = one_hot(labels, self.capacity[0])  # (particle, sequence, row, state)
+            before = jnp.concatenate([jnp.zeros_like(here[:, :, :1]), here[:, :, :-1]], axis=2)
+            found.append({"path": MarkovChainStatistics(here, before[..., :, None] * here[..., None, :])})
+        return GibbsState({}, tuple(found))
+
+
+def reader_of_hidden_markov(chain: HiddenMarkovChain, model: Model, data: Dataset) -> PathReader:
+    """Return the reader of the paths of a hidden Markov model. In the chain sequences stand one after another, in the
+    order of the data set.
+    """
+    pairs = zip(data.batches, data.unit_ids, strict=True)
+    masks = [np.asarray(batch.units.present) & (ids >= 0)[:, None] for batch, ids in pairs]
+    lengths = np.zeros(data.n_units, np.int64)
+    for ids, mask in zip(data.unit_ids, masks, strict=True):
+        lengths[ids[ids >= 0]] = mask.sum(1)[ids >= 0]
+    first = np.cumsum(lengths) - lengths
+    places = tuple(
+        np.where(mask, first[np.maximum(ids, 0)][:, None] + np.cumsum(mask, axis=1) - 1, -1)
+        for ids, mask in zip(data.unit_ids, masks, strict=True)
+    )
+    return PathReader(model, (chain.size,), (chain.capacity,), 1, places)
+
+
+# ── readers of topics ───────────────────────────────────────────────────────────────────────────────────────────────
+
+
+class TopicReader(LatentsReader):
+    """The reader of the topics of all tokens, and of hyper-parameters that have priors.
+
+    A batch has a column for each distinct word of a document; its tokens are read as the share of each topic in them.
+
+    | field | meaning |
+    |---|---|
+    | `site` | the name of the tokens' topics in the model |
+    | `shapes` | (documents, columns) of each batch |
+    | `column` | the column that each token belongs to, in the columns of all batches end to end, (token,) |
+    | `share` | 1 over the number of tokens of this column, 0 for padding, (token,) |
+    """
+
+    site: str = eqx.field(static=True)
+    shapes: tuple[tuple[int, int], ...] = eqx.field(static=True)
+    column: Int[np.ndarray, " token"]
+    share: Float[np.ndarray, " token"]
+
+    def known(self, state: TopicState) -> GibbsState:
+        """Return the share of each topic in the tokens of each word of each document."""
+        topics, n_columns = self.capacity[0], sum(rows * columns for rows, columns in self.shapes)
+        particle = jnp.arange(state.assignment.shape[1])
+        shares = jnp.zeros((len(particle), n_columns, topics), jnp.float64)
+        share = jnp.asarray(self.share, jnp.float64)[:, None]
+        shares = shares.at[particle, self.column[:, None], jnp.maximum(state.assignment, 0)].add(share)
+        begin, found = 0, []
+        for rows, columns in self.shapes:
+            end = begin + rows * columns
+            found.append({self.site: shares[:, begin:end].reshape(len(particle), rows, columns, topics)})
+            begin = end
+        return GibbsState({}, tuple(found))
+
+
+class HyperTopicReader(TopicReader):
+    """The reader of the topics of all tokens and of hyper-parameters that have priors.
+
+    `inferred` is the LDA with these priors, and `model` the same with their means in place of them.
+    """
+
+    inferred: LDA
+
+    def known(self, state: HyperTopicState) -> GibbsState:
+        """Return the share of each topic in the tokens of each word of each document."""
+        return super().known(state.topics)
+
+    def numbers(self, state: HyperTopicState) -> tuple[Array | None, Array | None]:
+        """Return Σα and η of each particle, (particle,); None for one that has no prior."""
+        total, eta = (None if each is None else jnp.exp(each) for each in (state.log_total, state.log_eta))
+        return total, eta
+
+    def model_with(self, numbers: tuple[Array | None, Array | None]) -> LDA:
+        """Return the LDA with Σα and η of one particle."""
+        return self.inferred.with_numbers(*numbers)
+
+
+def reader_of_topics(chain: CollapsedTopics, model: Model, data: Dataset) -> TopicReader:
+    """Return the reader of the topics of all tokens."""
+    return TopicReader(*_tokens_in_batches(chain, model, data))
+
+
+def reader_of_hyper_topics(chain: HyperTopics, model: LDA, data: Dataset) -> HyperTopicReader:
+    """Return the reader of the topics of all tokens and of hyper-parameters."""
+    return HyperTopicReader(*_tokens_in_batches(chain.topics, model.at_prior_means(), data), inferred=model)
+
+
+def _tokens_in_batches(chain: CollapsedTopics, model: Model, data: Dataset) -> tuple[Any, ...]:
+    """Return the fields of a `TopicReader`, in their order.
+
+    Raises ValueError for a chain of other documents.
+    """
+    n_words = data.extents["word"]
+    keys, counts, shapes = [], [], []
+    for batch, ids in zip(data.batches, data.unit_ids, strict=True):
+        count = np.asarray(batch.units.counts)
+        key = np.asarray(ids, np.int64)[:, None] * n_words + np.asarray(batch.units.words)
+        keys.append(np.where(count > 0, key, -1).ravel())
+        counts.append(count.ravel())
+        shapes.append(count.shape)
+    key, count = np.concatenate(keys), np.concatenate(counts)
+    order, real = np.argsort(key, kind="stable"), chain.word >= 0
+    own = chain.document.astype(np.int64) * n_words + chain.word
+    column = order[np.minimum(np.searchsorted(key[order], own), len(key) - 1)]
+    if not np.array_equal(key[column[real]], own[real]):
+        raise ValueError("got a chain of other documents, expected one that was made of these data")
+    share = np.where(real, 1 / np.maximum(count[column], 1), 0.0)
+    (site,) = (name for name, each in model.locals().items() if each.copies is not None)
+    size, capacity = np.asarray((chain.alpha > 0).sum()), len(chain.alpha)
+    return model, (size,), (capacity,), 1, site, tuple(shapes), np.where(real, column, 0), share

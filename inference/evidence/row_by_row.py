@@ -14,8 +14,6 @@ is ∝ β^(−α), whose square has no mean for α > g. Estimates from the way b
 temperatures did not help.
 """
 
-from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -25,13 +23,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.hyperparameters import courses_from_draws
-from lvsearch.inference.annealing.kits import Anchor, ChainKit, chain_kit
 from lvsearch.inference.annealing.prefixes import InTurn
-from lvsearch.inference.evidence.mixture_anchors import anchor_of_mixture
 from lvsearch.inference.evidence.mixture_hyperparameters import (
     HyperMixture,
     HyperMixtureState,
-    anchor_of_hyper_mixture,
 )
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.evidence.variant_labels import CollapsedState, RowScores
@@ -213,36 +208,20 @@ class HyperRowByRow(eqx.Module):
         return self.chain.log_hyper_ratio(state.log_hyper) / self.n_units
 
 
-@chain_kit.register
-def _kit_of_mixture(chain: CollapsedMixtureChain) -> ChainKit:
-    """Return the kit of a mixture: from the prior its path goes along the rows, and a second path goes around a
-    labelling.
+def is_along_rows(chain: Any) -> bool:
+    """Return True on the path from the prior, which leads along the rows; False on the second one.
+
+    chain: a chain over the labels of a mixture.
     """
-    in_turn = partial(RowByRow.shuffled, chain, np.asarray(chain.weight) > 0)
-    return _kit(chain.anchor is None, in_turn, partial(anchor_of_mixture, chain))
+    return (chain.mixture if isinstance(chain, HyperMixture) else chain).anchor is None
 
 
-@chain_kit.register
-def _kit_of_hyper_mixture(chain: HyperMixture) -> ChainKit:
-    """Return the kit of a mixture whose hyper-parameters have priors, which is that of a mixture."""
-
-    def in_turn(key: Key[Array, ""]) -> HyperRowByRow:
-        """Return the rows in an order drawn by the key."""
-        return HyperRowByRow(chain, RowByRow.shuffled(chain.mixture, np.asarray(chain.mixture.weight) > 0, key))
-
-    return _kit(chain.mixture.anchor is None, in_turn, partial(anchor_of_hyper_mixture, chain))
+def rows_in_turn(chain: CollapsedMixtureChain, key: Key[Array, ""]) -> RowByRow | None:
+    """Return the rows of a mixture in an order drawn with the key; None on a path where they do not come in turn."""
+    return RowByRow.shuffled(chain, np.asarray(chain.weight) > 0, key) if is_along_rows(chain) else None
 
 
-def _kit(
-    from_prior: bool,
-    in_turn: Callable[[Key[Array, ""]], RowByRow | HyperRowByRow],
-    anchored: Callable[[Key[Array, ""], Sequence[Any]], Anchor],
-) -> ChainKit:
-    """Return the kit of a mixture.
-
-    A second path is always worth its time: its q around one labelling is normalised and as cheap to draw from as the
-    prior.
-
-    from_prior: True on the path from the prior, False on the second one, whose rows do not come in turn.
-    """
-    return ChainKit(in_turn if from_prior else None, from_prior, anchored, patience=0.0)
+def hyper_rows_in_turn(chain: HyperMixture, key: Key[Array, ""]) -> HyperRowByRow | None:
+    """Return the rows of a mixture whose hyper-parameters have priors, as `rows_in_turn` does."""
+    rows = rows_in_turn(chain.mixture, key)
+    return None if rows is None else HyperRowByRow(chain, rows)

@@ -43,6 +43,7 @@ from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, Collapse
 from lvsearch.inference.evidence.poisson_factorization import FactorState, PoissonFactorizationChain
 from lvsearch.inference.evidence.unigram_mixtures import DocumentLabels, UnigramMixtureChain
 from lvsearch.inference.factorizations.anchored import AnchoredFactorization, NearState
+from lvsearch.inference.kits import chain_kit
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, HyperTopicState
 from lvsearch.inference.topic_samplers.topic_state import TopicState
@@ -214,19 +215,15 @@ def _stack_batches(units: list[Unit]) -> Unit:
     return jax.tree.map(concatenate, *units)
 
 
-@singledispatch
 def true_state(chain: Chain, simulated: Simulated, particles: int) -> State:
     """Return a state of a chain with `particles` copies of the latent variables that simulated data were drawn with.
 
     chain: the chain of `simulated.data` at `simulated.size`.
     simulated: the data with the latent variables that they were drawn with.
 
-    Raises ValueError for a type of chain that has no such function registered.
+    Raises ValueError for a type of chain that cannot begin there.
     """
-    raise ValueError(
-        f"got a {type(chain).__name__}, expected a chain that can begin at known latents: register how with "
-        "lvsearch.inference.evidence.simulation.true_state.register"
-    )
+    return chain_kit(chain).states.true_state(chain, simulated, particles)
 
 
 def anneal_simulated(chain: Chain, key: Key[Array, ""], simulated: Simulated, work: Effort) -> TwoSided:
@@ -248,8 +245,7 @@ def anneal_simulated(chain: Chain, key: Key[Array, ""], simulated: Simulated, wo
 # ── the state of each chain ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-@true_state.register
-def _true_topic_state(chain: CollapsedTopics, simulated: Simulated, particles: int) -> TopicState:
+def true_topic_state(chain: CollapsedTopics, simulated: Simulated, particles: int) -> TopicState:
     """Return a state of a topic model with the true topic of every token.
 
     Proportions and topics are integrated out, so their true values are not used.
@@ -269,8 +265,7 @@ def _true_topic_state(chain: CollapsedTopics, simulated: Simulated, particles: i
     return chain.state_of_topics(jnp.asarray(assignment))
 
 
-@true_state.register
-def _true_hyper_topic_state(chain: HyperTopics, simulated: Simulated, particles: int) -> HyperTopicState:
+def true_hyper_topic_state(chain: HyperTopics, simulated: Simulated, particles: int) -> HyperTopicState:
     """Return a state of a topic model with the true topic of every token, and the true hyper-parameters that have
     priors.
     """
@@ -280,7 +275,7 @@ def _true_hyper_topic_state(chain: HyperTopics, simulated: Simulated, particles:
         return None if course is None else jnp.full(particles, simulated.globals[name].log_value)
 
     return HyperTopicState(
-        true_state(chain.topics, simulated, particles),
+        true_topic_state(chain.topics, simulated, particles),
         log_value("concentration", chain.total),
         log_value("topic_concentration", chain.eta),
     )
@@ -289,8 +284,7 @@ def _true_hyper_topic_state(chain: HyperTopics, simulated: Simulated, particles:
 _state_from_labels = kernel(brief=True)(lambda chain, labels, *more: chain.state_from_labels(labels, *more))
 
 
-@true_state.register
-def _true_mixture_state(chain: CollapsedMixtureChain, simulated: Simulated, particles: int) -> CollapsedState:
+def true_mixture_state(chain: CollapsedMixtureChain, simulated: Simulated, particles: int) -> CollapsedState:
     """Return a state of a mixture with the true component and variant of every row.
 
     Weights and parameters are integrated out, so their true values are not used.
@@ -298,8 +292,7 @@ def _true_mixture_state(chain: CollapsedMixtureChain, simulated: Simulated, part
     return _state_from_labels(chain, _true_labels(simulated, particles))
 
 
-@true_state.register
-def _true_hyper_mixture_state(chain: HyperMixture, simulated: Simulated, particles: int) -> HyperMixtureState:
+def true_hyper_mixture_state(chain: HyperMixture, simulated: Simulated, particles: int) -> HyperMixtureState:
     """Return a state of a mixture with the true component of every row, and the true hyper-parameters that have
     priors.
     """
@@ -312,8 +305,7 @@ def _true_hyper_mixture_state(chain: HyperMixture, simulated: Simulated, particl
     return _state_from_labels(chain, _true_labels(simulated, particles), {name: copies(name) for name in chain.courses})
 
 
-@true_state.register
-def _true_document_labels(chain: UnigramMixtureChain, simulated: Simulated, particles: int) -> DocumentLabels:
+def true_document_labels(chain: UnigramMixtureChain, simulated: Simulated, particles: int) -> DocumentLabels:
     """Return a state of a mixture of unigrams with the true topic of every document.
 
     Weights and topics are integrated out, so their true values are not used.
@@ -324,8 +316,7 @@ def _true_document_labels(chain: UnigramMixtureChain, simulated: Simulated, part
     return _state_from_labels(chain, chain.labels_of(topics, particles))
 
 
-@true_state.register
-def _true_normal_state(chain: IndependentNormalChain, simulated: Simulated, particles: int) -> NormalState:
+def true_normal_state(chain: IndependentNormalChain, simulated: Simulated, particles: int) -> NormalState:
     """Return a state of a mixture with the true component of every row, and the true weights, means, precisions and
     rates.
     """
@@ -349,8 +340,7 @@ def _true_normal_state(chain: IndependentNormalChain, simulated: Simulated, part
     )
 
 
-@true_state.register
-def _true_path_state(chain: HiddenMarkovChain, simulated: Simulated, particles: int) -> PathState:
+def true_path_state(chain: HiddenMarkovChain, simulated: Simulated, particles: int) -> PathState:
     """Return a state of a hidden Markov model with the true hidden state of every row.
 
     All parameters are integrated out, so their true values are not used.
@@ -363,8 +353,7 @@ def _true_path_state(chain: HiddenMarkovChain, simulated: Simulated, particles: 
     return chain.state_from_labels(jnp.asarray(np.repeat(labels[:, None], particles, axis=1)))
 
 
-@true_state.register
-def _true_factor_state(chain: PoissonFactorizationChain, simulated: Simulated, particles: int) -> FactorState:
+def true_factor_state(chain: PoissonFactorizationChain, simulated: Simulated, particles: int) -> FactorState:
     """Return a state of a Poisson factorisation with the true intensities and factors.
 
     The factor that each count belongs to is summed out.
@@ -387,8 +376,7 @@ def _true_factor_state(chain: PoissonFactorizationChain, simulated: Simulated, p
     )
 
 
-@true_state.register
-def _true_factor_state_near_fit(chain: AnchoredFactorization, simulated: Simulated, particles: int) -> NearState:
+def true_factor_state_near_fit(chain: AnchoredFactorization, simulated: Simulated, particles: int) -> NearState:
     """Return a state of a Poisson factorisation on its path around a fit, with the true intensities and factors.
 
     Rows are in the order of the data set.
@@ -410,8 +398,7 @@ def _true_factor_state_near_fit(chain: AnchoredFactorization, simulated: Simulat
     )
 
 
-@true_state.register
-def _true_gibbs_state(chain: GenericChain, simulated: Simulated, particles: int) -> GibbsState:
+def true_gibbs_state(chain: GenericChain, simulated: Simulated, particles: int) -> GibbsState:
     """Return a state of any model with the true statistics of every latent variable, 0 at elements that do not
     exist.
     """

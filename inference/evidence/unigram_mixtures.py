@@ -30,9 +30,7 @@ import numpy as np
 from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.draws import choose_in_proportion
-from lvsearch.inference.annealing.kits import ChainKit, chain_kit
 from lvsearch.inference.annealing.particle_arrays import ParticleArrays, SymmetricStart
 from lvsearch.inference.annealing.prefixes import InTurn
 from lvsearch.inference.data.dataset import Dataset
@@ -305,8 +303,7 @@ class UnigramMixtureChain(ParticleArrays, SymmetricStart):
         return jnp.asarray(leaf, jnp.result_type(float) if jnp.issubdtype(leaf.dtype, jnp.floating) else None)
 
 
-@evidence_chain.register
-def _evidence_chain_of_unigrams(
+def evidence_chain_of_unigrams(
     model: MixtureOfUnigrams, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
 ) -> UnigramMixtureChain:
     """Return the annealing chain of a mixture of unigrams, over the topics of documents, from the prior.
@@ -376,8 +373,7 @@ class UnigramsInTurn(InTurn):
         return jnp.log(before.documents.sum(0) + self.chain.total_concentration())
 
 
-@chain_kit.register
-def _kit_of_unigrams(chain: UnigramMixtureChain) -> ChainKit:
-    """Return the kit of a mixture of unigrams, whose path goes along the documents."""
+def unigrams_in_turn(chain: UnigramMixtureChain, key: Key[Array, ""]) -> UnigramsInTurn:
+    """Return the documents of a mixture of unigrams in an order drawn with the key."""
     real = np.concatenate([np.asarray(part.weight) for part in chain.parts]) > 0
-    return ChainKit(partial(UnigramsInTurn.shuffled, chain, real), along_data=True)
+    return UnigramsInTurn.shuffled(chain, real, key)

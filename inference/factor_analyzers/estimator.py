@@ -39,7 +39,7 @@ from lvsearch.inference.data.memory import MIB, MemoryPlan, Part
 from lvsearch.inference.data.rows import rows, rows_of
 from lvsearch.inference.engine.ascent import AscentTrace, sweep_until_settled
 from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of, record_in_single_unless_it_costs
-from lvsearch.inference.engine.estimator import BaseEstimator, estimator
+from lvsearch.inference.engine.estimator import BaseEstimator
 from lvsearch.inference.engine.meanfield import Beliefs, globals_bound
 from lvsearch.inference.generators import fold_in, permutation, split_key
 from lvsearch.inference.mixtures.kernel import START_ROUNDS, blank_beliefs, update_components_from_sums, update_weights
@@ -398,9 +398,3 @@ def principal_scores(
         kept = min(n_factors, int((size > 1e-8 * max(size.max(initial=0.0), 1e-8)).sum()))
         scores[members, :kept] = left[:, :kept] * np.sqrt(len(members))
     return scores
-
-
-@estimator.register
-def _estimator_of_factor_analyzers(model: FactorAnalyzerMixture, data: Dataset) -> FactorAnalyzerEstimator:
-    """Return the estimator of mixtures of factor analysers on a data set."""
-    return FactorAnalyzerEstimator(model, data)

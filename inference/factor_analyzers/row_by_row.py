@@ -17,7 +17,6 @@ q is as wide as the draws of the posterior. Why, `evidence/row_by_row` says.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -26,20 +25,19 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.hyperparameters import courses_around, courses_from_draws
-from lvsearch.inference.annealing.kits import Anchor, ChainKit, chain_kit
 from lvsearch.inference.annealing.prefixes import InTurn
+from lvsearch.inference.chains import Anchor
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.engine.gibbs import GibbsState
 from lvsearch.inference.evidence.mixture_anchors import anchor_labels
 from lvsearch.inference.evidence.recorders import OCCUPIED
-from lvsearch.inference.evidence.simulation import Simulated, true_state
+from lvsearch.inference.evidence.simulation import Simulated
 from lvsearch.inference.factor_analyzers.chain import FactorAnalyzerChain
 from lvsearch.inference.factor_analyzers.regressions import CANDIDATES, Candidates, ScoredLabels
-from lvsearch.inference.sampling.parameters import LabelReader, latents_reader, places_in_batches
-from lvsearch.inference.sampling.trace import Quantity, Recorder, recorder, rows_of_units
+from lvsearch.inference.sampling.parameters import LabelReader, places_in_batches
+from lvsearch.inference.sampling.trace import Quantity, Recorder, rows_of_units
 from lvsearch.models.contract import Model
 from lvsearch.models.factor_analyzers import FactorAnalyzerMixture
 from lvsearch.models.families import VectorGaussianStatistics
@@ -128,29 +126,19 @@ class ScoredRowByRow(InTurn):
         return predictive + self.chain.log_hyper_ratio(before.log_hyper) / self.n_units
 
 
-@evidence_chain.register
-def _evidence_chain_of_factor_analyzers(
+def evidence_chain_of_factor_analyzers(
     model: FactorAnalyzerMixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
 ) -> FactorAnalyzerChain:
     """Return the annealing chain of a mixture of factor analysers from the prior. `estimate` is not used."""
     return FactorAnalyzerChain.from_data(model, data, size[0], capacity_of(size)[0])
 
 
-@chain_kit.register
-def _kit_of_factor_analyzers(chain: FactorAnalyzerChain) -> ChainKit:
-    """Return the kit of factor analysers: from the prior the path leads along the rows, and a second path goes around a
-    labelling.
-
-    The second path is annealed whenever the two directions of the first are far apart. It is cheap, because its first
-    distribution is normalised and as easy to draw from as the prior.
-    """
-    from_prior = chain.anchor is None
-    in_turn = partial(ScoredRowByRow.shuffled, chain, np.asarray(chain.weight) > 0)
-    anchored = partial(_anchored_chain_of_factor_analyzers, chain)
-    return ChainKit(in_turn if from_prior else None, from_prior, anchored, patience=0.0)
+def scored_rows_in_turn(chain: FactorAnalyzerChain, key: Key[Array, ""]) -> ScoredRowByRow | None:
+    """Return the rows in an order drawn with the key; None on a path where they do not come in turn."""
+    return ScoredRowByRow.shuffled(chain, np.asarray(chain.weight) > 0, key) if chain.anchor is None else None
 
 
-def _anchored_chain_of_factor_analyzers(
+def anchor_of_factor_analyzers(
     chain: FactorAnalyzerChain, key: Key[Array, ""], states: Sequence[ScoredLabels]
 ) -> Anchor:
     """Return the chain around the labels and the hyper-parameters that the best particle ended with.
@@ -166,8 +154,7 @@ def _anchored_chain_of_factor_analyzers(
 # ── simulated data, and records ─────────────────────────────────────────────────────────────────────────────────────
 
 
-@true_state.register
-def _true_state_of_factor_analyzers(chain: FactorAnalyzerChain, simulated: Simulated, particles: int) -> ScoredLabels:
+def true_state_of_factor_analyzers(chain: FactorAnalyzerChain, simulated: Simulated, particles: int) -> ScoredLabels:
     """Return a state whose particles all have the simulated component and scores of every row, and hyper-parameters.
 
     chain: the chain whose state it is.
@@ -214,8 +201,7 @@ class ScoredRecorder(Recorder):
         return (*hyper, (rows > 0).sum(1, dtype=jnp.int32), rows, *each)
 
 
-@recorder.register
-def _recorder_of_factor_analyzers(chain: FactorAnalyzerChain, data: Dataset, *, units: bool) -> ScoredRecorder:
+def recorder_of_factor_analyzers(chain: FactorAnalyzerChain, data: Dataset, *, units: bool) -> ScoredRecorder:
     """Return the recorder of a chain over labels and scores of rows.
 
     data: the data set that the chain was made of.
@@ -242,8 +228,7 @@ class ScoredReader(LabelReader):
         return GibbsState(found.globals, tuple(batches))
 
 
-@latents_reader.register
-def _reader_of_factor_analyzers(chain: FactorAnalyzerChain, model: Model, data: Dataset) -> ScoredReader:
+def reader_of_factor_analyzers(chain: FactorAnalyzerChain, model: Model, data: Dataset) -> ScoredReader:
     """Return the reader of a chain over labels and scores of rows."""
     size, capacity = (chain.size,), (chain.capacity,)
     return ScoredReader(model, size, capacity, 1, places_in_batches(data), hyper=tuple(chain.courses))

@@ -33,7 +33,6 @@ from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.draws import log_gamma_draws
-from lvsearch.inference.annealing.kits import ChainKit, chain_kit
 from lvsearch.inference.annealing.particle_arrays import AnnealingChain
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
@@ -328,10 +327,9 @@ def _in_single(array: Array | np.ndarray) -> Array:
     return jnp.asarray(array).astype(jnp.float32)
 
 
-@chain_kit.register
-def _kit_of_factorization(chain: AnchoredFactorization) -> ChainKit:
-    """Return the kit of a factorisation around a fit: its first annealing has `TEMPERATURES` temperatures."""
-    return ChainKit(first_steps=lambda default: TEMPERATURES)
+def first_steps_around_fit(chain: AnchoredFactorization, default: int) -> int:
+    """Return the number of temperatures of the first annealing of a factorisation around a fit, whatever `default`."""
+    return TEMPERATURES
 
 
 LENGTH, LONGEST = 0.5, 0.7

@@ -33,7 +33,7 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.memory import MemoryPlan, Part
 from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.engine.estimate import Estimate
-from lvsearch.inference.engine.estimator import BaseEstimator, estimator
+from lvsearch.inference.engine.estimator import BaseEstimator
 from lvsearch.inference.factorizations.kernel import (
     CountMatrix,
     Fitted,
@@ -414,9 +414,3 @@ def fit_intensities(
         if done:
             break
     return intensities
-
-
-@estimator.register
-def _estimator_of_factorizations(model: PoissonFactorization, data: Dataset) -> FactorizationEstimator:
-    """Return the estimator of Poisson factorisations on a data set."""
-    return FactorizationEstimator(model, data)

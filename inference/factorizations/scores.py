@@ -6,7 +6,7 @@ from jaxtyping import Array, Float64
 from scipy.special import gammaln, logsumexp
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.engine.describing import Described, UnitScores, describe_units, score_units
+from lvsearch.inference.engine.describing import Described, UnitScores
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.factorizations.estimator import counts_of_rows, factors_of, fit_intensities, priors_of
 from lvsearch.inference.factorizations.kernel import TINY, CountMatrix, Gammas, row_bounds
@@ -27,8 +27,7 @@ def fold_in(estimate: Estimate, data: CountMatrix) -> tuple[Gammas, np.ndarray]:
     return fit_intensities(data, prior, blank, factors, factors), factors
 
 
-@describe_units.register
-def _describe_rows_of_counts(model: PoissonFactorization, estimate: Estimate, data: Dataset) -> Described:
+def describe_rows_of_counts(model: PoissonFactorization, estimate: Estimate, data: Dataset) -> Described:
     """Describe rows by their expected intensities (row, factor), and bound log p(row) from below, nats.
 
     The factors are held at their posterior means.
@@ -39,8 +38,7 @@ def _describe_rows_of_counts(model: PoissonFactorization, estimate: Estimate, da
     return Described(intensities.mean, row_bounds(counts, prior, intensities, factors, factors))
 
 
-@score_units.register
-def _score_rows_of_counts(
+def score_rows_of_counts(
     model: PoissonFactorization,
     estimate: Estimate,
     data: Dataset,

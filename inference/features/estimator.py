@@ -10,9 +10,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from lvsearch.inference.allocation_chains import AllocationState, FeatureChain, advance, feature_chain
-from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
-from lvsearch.inference.engine.estimator import GenericEstimator, estimator, needs_double
+from lvsearch.inference.engine.estimator import GenericEstimator, needs_double
 from lvsearch.inference.engine.meanfield import Beliefs, MeanField, ascend, cast, expected_statistics, resident_sweep
 from lvsearch.inference.engine.meanfield_starts import blank_globals
 from lvsearch.inference.generators import fold_in
@@ -99,9 +98,3 @@ def log_posterior(chain: FeatureChain, state: AllocationState) -> Float[Array, "
     Outside of one, each of its operations would be compiled by itself: 130 programs, a third of a first fit.
     """
     return chain.log_posterior(state)
-
-
-@estimator.register
-def _estimator_of_features(model: IBP, data: Dataset) -> FeatureEstimator:
-    """Return the estimator of binary features on a data set."""
-    return FeatureEstimator(model, data)

@@ -396,7 +396,7 @@ class HyperFullCovariances(HyperMixture):
     def _gaussians(self) -> FullCovarianceComponents:
         """The Gaussians of the mixture: the kind of component itself, or those that Student components are made of."""
         kind = self.component.gaussians if isinstance(self.component, StudentComponents) else self.component
-        assert isinstance(kind, FullCovarianceComponents)  # as registered below
+        assert isinstance(kind, FullCovarianceComponents)
         return kind
 
     def _move_hyper(
@@ -475,8 +475,7 @@ class HyperFullCovariances(HyperMixture):
         return jax.lax.fori_loop(0, n_columns, one, (start, own))
 
 
-@labels_chain.register
-def _labels_chain_of_full_covariances(
+def labels_chain_of_full_covariances(
     component: FullCovarianceComponents, model: FiniteMixture, data: Dataset, size: int
 ) -> CollapsedMixtureChain | HyperMixture:
     """Return the annealing chain of full-covariance components, with hyper-parameters that have priors annealed too."""
@@ -484,8 +483,7 @@ def _labels_chain_of_full_covariances(
     return HyperFullCovariances.around(chain, model.components, data) if component.inferred else chain
 
 
-@labels_chain.register
-def _labels_chain_of_students(
+def labels_chain_of_students(
     component: StudentComponents, model: FiniteMixture, data: Dataset, size: int
 ) -> CollapsedMixtureChain | HyperMixture:
     """Return the annealing chain of the Gaussians from which Student components are made."""

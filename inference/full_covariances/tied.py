@@ -38,7 +38,6 @@ from lvsearch.inference.annealing.prefixes import grow, sequential
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows, rows_of
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
-from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import Beliefs
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
 from lvsearch.inference.evidence.mixtures import Choose, CollapsedMixtureChain
@@ -215,11 +214,10 @@ class TiedMixtureChain(CollapsedMixtureChain):
         return self.layout.unpack(jnp.transpose(natural))
 
 
-@evidence_chain.register
-def _evidence_chain_of_tied_mixture(
+def evidence_chain_of_tied_mixture(
     model: TiedMixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
 ) -> TiedMixtureChain | HyperMixture:
-    """Return the annealed chain of a tied mixture from the prior of its labels: the overload of `evidence_chain`.
+    """Return the annealed chain of a tied mixture from the prior of its labels.
 
     Hyper-parameters that have priors are annealed with the labels. estimate: not used.
     """
@@ -288,9 +286,3 @@ class TiedRun(MixtureRun):
         wide = np.zeros(len(in_turn.weight), np.int32)
         wide[: len(order)] = labels[: len(order)]
         return self.beliefs_from_labels(in_turn, wide)
-
-
-@estimator.register
-def _tied_mixture_estimator(model: TiedMixture, data: Dataset) -> TiedEstimator:
-    """Return the estimator of tied mixtures: the overload of `estimator` for `TiedMixture`."""
-    return TiedEstimator(model, data)

@@ -23,7 +23,7 @@ from lvsearch.inference.data.documents import counts_of, deal_documents
 from lvsearch.inference.data.memory import MemoryPlan, Part
 from lvsearch.inference.data.packing import pack
 from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of
-from lvsearch.inference.engine.estimator import BaseEstimator, estimator
+from lvsearch.inference.engine.estimator import BaseEstimator
 from lvsearch.inference.hdp.ascent import Units, survey_units
 from lvsearch.inference.hdp.kernel import AscentState, Collected, TablePosterior, memoized_passes, naturals
 from lvsearch.inference.hdp.topic_proposals import TopicShares, topic_ideas
@@ -312,12 +312,6 @@ class _Run:
             sweeps = self.settings.last_sweeps
             survey = survey_units(self.model, beliefs, seating, units, size, sweeps, capacity=capacity)
             return _Standing(settled, survey.terms("documents"))
-
-
-@estimator.register
-def _estimator_of_hdp(model: HDP, data: Dataset) -> HDPEstimator:
-    """Return the estimator of HDP topics on a data set of documents."""
-    return HDPEstimator(model, data)
 
 
 # ── starts ────────────────────────────────────────────────────────────────────────────────────────────────────────────

@@ -22,7 +22,6 @@ from lvsearch.inference.data.packing import pack
 from lvsearch.inference.data.rows import rows, rows_of_groups
 from lvsearch.inference.engine.ascent import AscentTrace
 from lvsearch.inference.engine.estimate import Estimate, beliefs_of, capacity_of, pad_axes
-from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import Beliefs
 from lvsearch.inference.hdp.ascent import Units, ascend_units, parts_from_shares, survey_units
 from lvsearch.inference.hdp.kernel import TablePosterior
@@ -270,9 +269,3 @@ class _Run(RowsRun[GroupsEstimator]):
         )
         shares = np.asarray(seen.shares, np.float64)[:, : self.size[0]]
         return Standing(trace, shares, shares.sum(0), self.together(trace), seen.terms("groups"))
-
-
-@estimator.register
-def _estimator_of_hdp_mixtures(model: HDPMixture, data: Dataset) -> GroupsEstimator:
-    """Return the estimator of HDP mixtures on a data set of groups of rows."""
-    return GroupsEstimator(model, data)

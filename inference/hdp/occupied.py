@@ -26,7 +26,7 @@ from lvsearch.inference.hdp.sampler import (
 from lvsearch.inference.hdp.units import contents_of, seat_units
 from lvsearch.inference.mixtures.partitions import OccupiedCounts
 from lvsearch.inference.mixtures.starts import nearest_rows, start_groups
-from lvsearch.inference.processes import LogPrior, OccupiedSampler, occupied_counts, occupied_sampler, process_sampler
+from lvsearch.inference.processes import LogPrior, OccupiedSampler
 from lvsearch.models.hdp import HDP, HDPMixture
 from lvsearch.models.hierarchical_process import HierarchicalProcess
 
@@ -42,7 +42,6 @@ NEGLIGIBLE = 1e-7
 """A unit with fewer expected members in the doubtful parts than this is left out of the draws."""
 
 
-@occupied_counts.register
 def occupied_parts(
     model: HierarchicalProcess, estimate: Estimate, data: Dataset, *, draws: int, rng: np.random.Generator
 ) -> OccupiedCounts:
@@ -93,7 +92,6 @@ Deal = Callable[[Array, int], Int[np.ndarray, " member"]]
 """A function (key, number of parts) -> the part of each member (token or row) to begin with, (member,)."""
 
 
-@occupied_sampler.register
 def occupied_topics(model: HDP, data: Dataset) -> OccupiedSampler:
     """Return the sampler of the number of occupied topics: those that have some token.
 
@@ -102,7 +100,6 @@ def occupied_topics(model: HDP, data: Dataset) -> OccupiedSampler:
     return _make_occupied_sampler("occupied topics", model, *_topic_members(model, data))
 
 
-@occupied_sampler.register
 def occupied_shared_components(model: HDPMixture, data: Dataset) -> OccupiedSampler:
     """Return the sampler of the number of occupied components: those that have some row.
 
@@ -111,7 +108,6 @@ def occupied_shared_components(model: HDPMixture, data: Dataset) -> OccupiedSamp
     return _make_occupied_sampler("occupied components", model, *_component_members(model, data))
 
 
-@process_sampler.register
 def topic_franchise(
     model: HDP, data: Dataset, key: Array, *, chains: int, units: bool
 ) -> tuple[FranchiseSampler, FranchiseRecorder]:
@@ -122,7 +118,6 @@ def topic_franchise(
     return _make_sampler(model, *_topic_members(model, data), key, chains, units)
 
 
-@process_sampler.register
 def component_franchise(
     model: HDPMixture, data: Dataset, key: Array, *, chains: int, units: bool
 ) -> tuple[FranchiseSampler, FranchiseRecorder]:

@@ -12,7 +12,6 @@ Here φ_k are the parameters of component k, and θ_j are the components' shares
 E[θ_k] = E[β_k], the shared weights. The density integrates to 1.
 """
 
-from functools import singledispatch
 from typing import Any, NamedTuple
 
 import jax
@@ -26,7 +25,7 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.data.packing import PackedDocuments, pack
 from lvsearch.inference.data.rows import rows_of, rows_of_groups
-from lvsearch.inference.engine.describing import Described, describe_units
+from lvsearch.inference.engine.describing import Described
 from lvsearch.inference.engine.estimate import (
     Estimate,
     beliefs_at,
@@ -36,9 +35,10 @@ from lvsearch.inference.engine.estimate import (
     recorded_beliefs_and_bound,
 )
 from lvsearch.inference.hdp.kernel import Globals, TablePosterior, settle_documents
+from lvsearch.inference.kits import model_kit
 from lvsearch.inference.mixtures.predictive import weighted_predictive
 from lvsearch.inference.topics import kernel as kernels
-from lvsearch.models.contract import Latents
+from lvsearch.models.contract import Latents, Model
 from lvsearch.models.hdp import HDP, HDPMixture
 from lvsearch.models.hierarchical_process import HierarchicalProcess
 from lvsearch.models.kernels import kernel
@@ -55,16 +55,19 @@ class Contents(NamedTuple):
     members: Any
 
 
-@singledispatch
 def contents_of(model: HierarchicalProcess, data: Dataset) -> Contents:
     """Return the units (documents or groups of rows) of a data set as counts of members (words or rows), in its
     order.
     """
-    raise NotImplementedError(f"no contents of units for {type(model).__name__}")
+    return model_kit(model).contents_of(model, data)
 
 
-@contents_of.register
-def _contents_of_documents(model: HDP, data: Dataset) -> Contents:
+def no_contents(model: Model, data: Dataset) -> Contents:
+    """Raise NotImplementedError: the units of this type of model are not known as counts of members."""
+    raise NotImplementedError(f"got a {type(model).__name__}, expected a process of two levels: HDP or HDPMixture")
+
+
+def contents_of_documents(model: HDP, data: Dataset) -> Contents:
     """Return documents as counts of words."""
     counts = counts_of(data)
     return Contents(counts, np.arange(counts.shape[1]))
@@ -73,8 +76,7 @@ def _contents_of_documents(model: HDP, data: Dataset) -> Contents:
 _members = kernel(brief=True)(lambda model, rows: model.members(rows))
 
 
-@contents_of.register
-def _contents_of_groups(model: HDPMixture, data: Dataset) -> Contents:
+def contents_of_groups(model: HDPMixture, data: Dataset) -> Contents:
     """Return groups as counts of rows: each group has its own rows once.
 
     Raises ValueError for rows without a density.
@@ -280,8 +282,7 @@ def packed_alone(model: HierarchicalProcess, data: Dataset) -> tuple[Packed, Con
     return packed_units(pack(contents.counts, n_batches=1), contents.members), contents
 
 
-@describe_units.register
-def _describe_units_of_hierarchical_process(model: HierarchicalProcess, estimate: Estimate, data: Dataset) -> Described:
+def describe_units_of_process(model: HierarchicalProcess, estimate: Estimate, data: Dataset) -> Described:
     """Describe units by their expected shares of the parts (unit, part), and by the bound on each unit's log
     probability.
 

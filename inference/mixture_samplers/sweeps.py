@@ -60,7 +60,7 @@ from lvsearch.inference.mixtures.partitions import by_appearance, log_block_coun
 from lvsearch.inference.mixtures.row_sums import RowEmission, RowSums
 from lvsearch.inference.mixtures.rows import coordinates_and_carriers, pack_statistics
 from lvsearch.inference.mixtures.starts import nearest_rows, start_groups
-from lvsearch.inference.processes import LogPrior, OccupiedSampler, occupied_sampler, process_sampler
+from lvsearch.inference.processes import LogPrior, OccupiedSampler
 from lvsearch.models.dp_mixture import DPMixture
 from lvsearch.models.families import Beta, BetaStatistics
 from lvsearch.models.hyperpriors import GammaPrior
@@ -313,7 +313,6 @@ def draw_log_weights(
 # ── samplers that `lvsearch.occupied` and `lvsearch.sample` run ───────────────────────────────────────────────────────
 
 
-@occupied_sampler.register
 def occupied_components(model: DPMixture, data: Dataset) -> OccupiedSampler:
     """Return the sampler of the number of occupied components, which are those that have rows.
 
@@ -324,7 +323,6 @@ def occupied_components(model: DPMixture, data: Dataset) -> OccupiedSampler:
     return OccupiedSampler(("occupied components",), partial(_chain, model, data), partial(_log_prior, model, data))
 
 
-@process_sampler.register
 def partitions(
     model: DPMixture, data: Dataset, key: Array, *, chains: int, units: bool
 ) -> tuple[PartitionSampler, PartitionRecorder]:

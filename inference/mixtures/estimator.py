@@ -14,7 +14,6 @@ from lvsearch.inference.data.memory import MIB, MemoryPlan, Part
 from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.engine.ascent import AscentTrace
 from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of
-from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import Beliefs
 from lvsearch.inference.generators import fold_in, permutation, split_key
 from lvsearch.inference.mixtures.improving import RowsEstimator, RowsRun, RowsStart
@@ -354,9 +353,3 @@ def recorded_bound(model: MixtureModel, prepared: PreparedRows, natural: Any, si
         tiles = split(cast_tiles(prepared.tiles, np.float64), 1)
         trace = ascend_rows(model, beliefs, tiles, size, np.inf, 1, layout=prepared.layout, capacity=capacity)
         return float(np.asarray(trace.bounds)[0]) + prepared.log_carrier
-
-
-@estimator.register(MixtureModel)
-def _mixture_estimator(model: MixtureModel, data: Dataset) -> MixtureEstimator:
-    """Return the estimator of mixtures of rows: the overload of `estimator` for `MixtureModel`."""
-    return MixtureEstimator(model, data)

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows_of
-from lvsearch.inference.engine.describing import UnitScores, describe_units, described_scores, score_units, site_value
+from lvsearch.inference.engine.describing import UnitScores, describe_units, described_scores, site_value
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.models.components import Component, log_predictive
 from lvsearch.models.kernels import kernel
@@ -47,11 +47,10 @@ def predictive_log_density(estimate: Estimate, data: Dataset) -> Float[np.ndarra
     return weighted_predictive(component, natural, weights, left, units)
 
 
-@score_units.register
-def _scores_of_rows(
+def score_rows_of_mixture(
     model: MixtureModel, estimate: Estimate, data: Dataset, *, capacity: tuple[int, ...], samples: int, key: Array
 ) -> UnitScores:
-    """Return log p(row | fitted parameters) of each row, in nats: the overload of `score_units` for mixtures of rows.
+    """Return log p(row | fitted parameters) of each row of a mixture, in nats.
 
     The scores are closed-form predictive densities, with parameters integrated out. Those of a plug-in fit are
     likelihoods at the estimates. If the components themselves depend on latent scores of each row

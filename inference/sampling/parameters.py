@@ -16,7 +16,6 @@ A *chain* is a sampler with its data; its states hold several *particles*, which
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import singledispatch
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -30,6 +29,7 @@ from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.gibbs import GibbsState, draw_unknown
 from lvsearch.inference.engine.meanfield_starts import blank_globals, blank_unit
 from lvsearch.inference.engine.summed_out import log_unit_summed
+from lvsearch.inference.kits import chain_kit
 from lvsearch.inference.sampling.trace import LOG_LIKELIHOOD, UNIT, Quantity, Recorder, rows_of_units
 from lvsearch.models.contract import Latents, Masks, Model, Site, Statistics, Unit
 from lvsearch.models.families import GammaStatistics, IndicatorFamily
@@ -126,7 +126,6 @@ def one_hot(labels: Int[Array, "*unit"], number: int) -> Float[Array, "*unit lab
     return jax.nn.one_hot(labels, number, dtype=jnp.float64)
 
 
-@singledispatch
 def latents_reader(chain: Sampler, model: Model, data: Dataset) -> LatentsReader | None:
     """Return the reader of a chain's states, or None for a chain whose recorder has all parameters of the model.
 
@@ -134,11 +133,7 @@ def latents_reader(chain: Sampler, model: Model, data: Dataset) -> LatentsReader
 
     Raises TypeError for a type of chain that says neither.
     """
-    raise TypeError(
-        f"got a chain of type {type(chain).__name__}, expected one that says how its states are read: register a "
-        "function with lvsearch.inference.sampling.parameters.latents_reader, or `records_all_parameters` if there is "
-        "nothing to add to what its recorder has"
-    )
+    return chain_kit(chain).states.latents_reader(chain, model, data)
 
 
 def records_all_parameters(chain: Sampler, model: Model, data: Dataset) -> None:

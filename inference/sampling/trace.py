@@ -8,7 +8,6 @@ chains, and diagnostics of whether to trust them.
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import singledispatch
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -25,6 +24,7 @@ from lvsearch.inference.diagnostics import (
     mean_effective_sample_size,
     rhat,
 )
+from lvsearch.inference.kits import chain_kit
 
 UNIT = "unit"
 """The axis of the units of data, such as documents or rows."""
@@ -104,18 +104,17 @@ class Nothing(Recorder):
         return ()
 
 
-@singledispatch
 def recorder(chain: Sampler, data: Dataset, *, units: bool) -> Recorder:
-    """Return the recorder for a sampler of some data. Every type of sampler registers its own.
+    """Return the recorder for a chain of some data (`StatesKit.recorder`).
 
     chain: the sampler.
     data: the data that it runs on.
     units: True to record what belongs to each unit (document, row) too, such as a document's topics. These arrays are
         (chain, draw, unit, …) and may be large.
 
-    Raises TypeError for a sampler that has none: its draws would hold nothing but the log density.
+    Raises TypeError for a type of chain that has none: its draws would hold nothing but the log density.
     """
-    raise TypeError(f"got a chain of type {type(chain).__name__}, expected one with a recorder: register it")
+    return chain_kit(chain).states.recorder(chain, data, units=units)
 
 
 def rows_of_units(data: Dataset) -> Int[np.ndarray, " units"]:

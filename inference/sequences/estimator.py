@@ -20,7 +20,6 @@ from lvsearch.inference.data.memory import MIB, MemoryPlan, Part
 from lvsearch.inference.data.rows import rows, rows_of_groups
 from lvsearch.inference.engine.ascent import AscentTrace
 from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of, recorded_beliefs_and_bound
-from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import Beliefs
 from lvsearch.inference.engine.meanfield_starts import blank_globals
 from lvsearch.inference.mixtures.estimator import MixtureEstimator, MixtureSettings
@@ -305,9 +304,3 @@ def recorded_bound(
         for batch in batches:
             total += float(np.sum(exact_log_totals(model, beliefs.mean, batch, size, capacity=capacity)))
         return total + log_carrier
-
-
-@estimator.register
-def _estimator_of_hidden_markov(model: HiddenMarkov, data: Dataset) -> HiddenMarkovEstimator:
-    """Return the estimator of hidden Markov models on a data set."""
-    return HiddenMarkovEstimator(model, data)

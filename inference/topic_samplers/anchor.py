@@ -1,4 +1,4 @@
-"""Two further annealing paths that LDA's chains offer the annealer (`ChainKit`): documents that arrive in turn, and a
+"""Two further annealing paths that LDA's chains offer the annealer: documents that arrive in turn, and a
 shorter path that starts at given topics.
 
 **Documents in turn.** Documents arrive one after another, token by token, while topics may still move (left to right).
@@ -29,7 +29,6 @@ whatever the draws are. For a mean-field q see `lvsearch.inference.likelihood`.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
 
 import equinox as eqx
@@ -41,9 +40,9 @@ from scipy.sparse import csr_array
 
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import gamma_around
-from lvsearch.inference.annealing.kits import Anchor, ChainKit, chain_kit
 from lvsearch.inference.annealing.particle_arrays import average_over_sweeps, take_best_particles
 from lvsearch.inference.annealing.particles import draw_from_q
+from lvsearch.inference.chains import Anchor
 from lvsearch.inference.generators import generator
 from lvsearch.inference.topic_samplers.chain import SETTLING, CollapsedTopics, collapsed_topics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, HyperTopicState
@@ -343,29 +342,28 @@ def _average_of_best_particle(chain: _TopicChain[State], key: Key[Array, ""], st
     return _BestParticle(np.asarray(topics[..., highest], np.float64), log_total, log_eta)
 
 
-@chain_kit.register
-def _kit_of_topics(chain: CollapsedTopics) -> ChainKit:
-    """Return the kit of LDA: documents come in turn on a path from the prior, and a second path starts at topics.
+def documents_in_turn(chain: CollapsedTopics, key: Key[Array, ""]) -> Any:
+    """Return the documents in an order drawn with the key; None on a path from a fit, where they do not come in
+    turn.
+    """
+    return documents_in_random_order(chain, key) if chain.q is None else None
 
-    With one topic the cheapest annealing has one temperature: nothing is drawn then, and the evidence is exact.
+
+def first_steps_of_topics(chain: CollapsedTopics, default: int) -> int:
+    """Return the number of temperatures of the cheapest annealing (`steps_of_groups`).
+
+    With one topic it is 1: nothing is drawn then, and the evidence is exact.
     """
     alone = int((np.asarray(chain.alpha) > 0).sum()) == 1
-    return ChainKit(
-        sequential=partial(documents_in_random_order, chain) if chain.q is None else None,
-        anchored=partial(_anchored_at_topics, chain),
-        first_steps=lambda default: 1 if alone else steps_of_groups(chain, default),
-        in_small_steps=True,
-    )
+    return 1 if alone else steps_of_groups(chain, default)
 
 
-@chain_kit.register
-def _kit_of_topics_and_hyperparameters(chain: HyperTopics) -> ChainKit:
-    """Return the kit of LDA with priors of its hyper-parameters: a second path starts at topics and at numbers."""
-    anchored = partial(_anchored_at_topics_and_hyperparameters, chain)
-    return ChainKit(anchored=anchored, first_steps=partial(steps_of_groups, chain.topics), in_small_steps=True)
+def first_steps_of_hyper_topics(chain: HyperTopics, default: int) -> int:
+    """Return the number of temperatures of the cheapest annealing where hyper-parameters have priors."""
+    return steps_of_groups(chain.topics, default)
 
 
-def _anchored_at_topics(chain: CollapsedTopics, key: Key[Array, ""], states: Sequence[TopicState]) -> Anchor | None:
+def anchor_of_topics(chain: CollapsedTopics, key: Key[Array, ""], states: Sequence[TopicState]) -> Anchor | None:
     """Return the path that starts at the topics of the best particle.
 
     It is None if α is too small to draw from the start of such a path.
@@ -381,9 +379,7 @@ def _anchored_at_topics(chain: CollapsedTopics, key: Key[Array, ""], states: Seq
     )
 
 
-def _anchored_at_topics_and_hyperparameters(
-    chain: HyperTopics, key: Key[Array, ""], states: Sequence[HyperTopicState]
-) -> Anchor | None:
+def anchor_of_hyper_topics(chain: HyperTopics, key: Key[Array, ""], states: Sequence[HyperTopicState]) -> Anchor | None:
     """Return the path that starts at topics and hyper-parameters of the best particle.
 
     It is None if α is given and too small to draw from the start of such a path.

@@ -31,7 +31,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import Course, gamma_around, slice_sample
 from lvsearch.inference.annealing.particle_arrays import ParticleArrays
@@ -277,11 +276,10 @@ def _log_rising(log_value: Float[Array, " particle"], beyond: Float[Array, "m #p
 # ── which path ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@evidence_chain.register
-def _evidence_chain_of_lda(
+def evidence_chain_of_lda(
     model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
 ) -> CollapsedTopics | HyperTopics:
-    """Return the annealing chain of LDA: the overload of `evidence_chain` for `LDA`.
+    """Return the annealing chain of LDA.
 
     It starts at the prior for small data or without a fit, and otherwise at the responsibilities of the fit `estimate`.
     Hyper-parameters that have priors are latent variables of the chain.

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Float64, Int, Key
 
-from lvsearch.inference.annealing.dispatch import MOST_FIRST_STEPS, bytes_while_annealed, evidence_chain, path_needs_fit
+from lvsearch.inference.annealing.dispatch import MOST_FIRST_STEPS, path_needs_fit
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.describing import describe_units, site_value
@@ -98,7 +98,7 @@ BYTES_PER_TOKEN = 300
 """How many bytes an annealing of topics takes per token, as measured: 2 GB for 6.7 million tokens in 330 cells."""
 
 
-def bytes_of_tokens(data: Dataset) -> int:
+def bytes_of_tokens(model: LDA | Admixture, data: Dataset) -> int:
     """Return roughly how many bytes a chain takes that moves every token by itself, however few (document, word) pairs
     hold them.
     """
@@ -106,15 +106,10 @@ def bytes_of_tokens(data: Dataset) -> int:
     return BYTES_PER_TOKEN * sum(int(np.sum(batch.units.counts, dtype=np.float64)) for batch in batches)
 
 
-@bytes_while_annealed.register
-def _bytes_while_lda_is_annealed(model: LDA, data: Dataset) -> int:
-    """Return roughly how many bytes the annealing of LDA on these documents takes."""
-    return bytes_of_tokens(data)
-
-
-@path_needs_fit.register
-def _path_of_lda_needs_fit(model: LDA, data: Dataset) -> bool:
-    """Return True if there are too many tokens for a path from the prior, so that it must start at a fit."""
+def path_of_topics_needs_fit(model: LDA | Admixture, data: Dataset) -> bool:
+    """Return True if there are too many tokens (genotypes) for a path from the prior, so that it must start at a
+    fit.
+    """
     return bool(counts_of(data).sum() > MOST_FROM_PRIOR)
 
 
@@ -131,11 +126,10 @@ def steps_of_groups(chain: CollapsedTopics, default: int) -> int:
 # ── admixed populations ───────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@evidence_chain.register
-def _evidence_chain_of_admixture(
+def evidence_chain_of_admixture(
     model: Admixture, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
 ) -> CollapsedTopics:
-    """Return the annealing chain of an admixture model: the overload of `evidence_chain` for `Admixture`.
+    """Return the annealing chain of an admixture model.
 
     It starts at the prior for small data or without a fit, and otherwise at the responsibilities of the fit `estimate`.
 
@@ -149,18 +143,6 @@ def _evidence_chain_of_admixture(
         return collapsed_topics(counts, alpha, eta, capacity, widths=widths)
     frequencies = np.asarray(site_value(estimate, "frequencies"), np.float64)
     return collapsed_topics(counts, alpha, eta, capacity, factors_of(estimate, data, frequencies), widths=widths)
-
-
-@bytes_while_annealed.register
-def _bytes_while_admixture_is_annealed(model: Admixture, data: Dataset) -> int:
-    """Return roughly how many bytes the annealing of these genotypes takes."""
-    return bytes_of_tokens(data)
-
-
-@path_needs_fit.register
-def _path_of_admixture_needs_fit(model: Admixture, data: Dataset) -> bool:
-    """Return True if there are too many genotypes for a path from the prior, so that it must start at a fit."""
-    return bool(counts_of(data).sum() > MOST_FROM_PRIOR)
 
 
 # ── likelihoods of words along a chain ────────────────────────────────────────────────────────────────────────────────

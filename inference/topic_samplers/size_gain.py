@@ -19,7 +19,6 @@ from jaxtyping import Array, Float, Int, Key
 from scipy.special import gammaln
 
 from lvsearch.inference.annealing.between_sizes import Gain, gain_downwards, gain_upwards
-from lvsearch.inference.annealing.dispatch import first_gain, gain_of_last_part
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
@@ -124,9 +123,8 @@ class TopicAverages(NamedTuple):
     topics: Float[Array, "word topic"]
 
 
-@first_gain.register
-def _first_gain_of_lda(model: LDA, data: Dataset) -> int | None:
-    """Return the first number of topics whose gain is measured, or None: the overload of `first_gain` for LDA.
+def first_gain_of_lda(model: LDA, data: Dataset) -> int | None:
+    """Return the first number of topics whose gain is measured, or None if sizes are compared by their evidence.
 
     Gains are measured if data are too many for a path from the prior, and one α is shared by all topics, so that they
     are exchangeable. On many tokens a search begins with 64 topics, since the sizes below tell little of real text.
@@ -138,14 +136,14 @@ def _first_gain_of_lda(model: LDA, data: Dataset) -> int | None:
     return FIRST_GAIN if n_tokens < TOKENS_FOR_LATER_START else FIRST_GAIN_OF_MANY
 
 
-@gain_of_last_part.register
-def _gain_of_last_topic(
+def gain_of_last_topic(
     model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate, key: Key[Array, ""], trial: int
 ) -> Gain:
-    """Return the gain in log evidence of the last topics, K over K − m, in nats: the overload of `gain_of_last_part`
-    for LDA. m is 1 below 48 topics. From there on it counts the pairs that cost at most twice the cheapest (`ALIKE`),
-    among the cheapest K // 6, but no fewer than a quarter of these; more than 8 are rounded down to a multiple of 8.
-    With 8 and more, paths have half of the temperatures. On news articles (197 topics, 24 pairs) the ends of the two
+    """Return the gain in log evidence of the last topics, K over K − m, in nats.
+
+    m is 1 below 48 topics. From there on it counts the pairs that cost at most twice the cheapest (`ALIKE`), among the
+    cheapest K // 6, but no fewer than a quarter of these; more than 8 are rounded down to a multiple of 8. With 8 and
+    more, paths have half of the temperatures. On news articles (197 topics, 24 pairs) the ends of the two
     directions are then 101 nats a topic apart instead of 79.
 
     With `MANY_TOKENS`, a short first measurement stands if all of its paths have the same sign.

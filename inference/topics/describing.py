@@ -15,12 +15,8 @@ from lvsearch.inference.data.packing import PackedDocuments, pack
 from lvsearch.inference.engine.describing import (
     Described,
     UnitScores,
-    bound_units,
-    describe_units,
     described_scores,
-    score_units,
     site_value,
-    unit_ceilings,
 )
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.likelihood.annealed import AnnealedImportance
@@ -36,12 +32,11 @@ ROUGH_SWEEPS = 10
 """The number of updates of a document in `rough_proportions`."""
 
 
-@describe_units.register
-def _described_documents(model: LDA, estimate: Estimate, data: Dataset) -> Described:
+def describe_documents_of_lda(model: LDA, estimate: Estimate, data: Dataset) -> Described:
     """Return topic proportions (document, topic) and a lower bound on log p of each document in nats.
 
-    Topics are fixed at their posterior mean. This is the overload of `describe_units` for LDA. Documents on disk are
-    described one run of them after the other.
+    Topics are fixed at their posterior mean. Documents on disk are described one run of them after the
+    other.
     """
     found = [_described(model, estimate, part) for part in data.iter_parts()]
     return found[0] if len(found) == 1 else Described(*(np.concatenate(each) for each in zip(*found, strict=True)))
@@ -49,7 +44,7 @@ def _described_documents(model: LDA, estimate: Estimate, data: Dataset) -> Descr
 
 def _described(model: LDA, estimate: Estimate, data: Dataset) -> Described:
     """Return topic proportions and lower bounds on log p of documents that are in memory (see
-    `_described_documents`).
+    `describe_documents_of_lda`).
     """
     packed, gamma = _document_weights(model, estimate, data, DESCRIBE_SWEEPS, DESCRIBE_TOLERANCE)
     (n_topics,), (capacity,) = estimate.size, capacity_of(estimate.size)
@@ -96,11 +91,10 @@ def _shares(packed: PackedDocuments, weights: Float64[np.ndarray, "batch tile do
     return packed.gather(weights / weights.sum(-1, keepdims=True))
 
 
-@bound_units.register
-def _bounded_documents(model: LDA, estimate: Estimate, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+def bound_documents_of_lda(model: LDA, estimate: Estimate, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Return (lower, upper) certified bounds on log p of each document, each (document,), in nats.
 
-    Topics are fixed at their posterior mean. This is the overload of `bound_units` for LDA.
+    Topics are fixed at their posterior mean.
     """
     (n_topics,) = estimate.size
     topics, alpha = padded_topics(point_topics(estimate), exact_alpha(model, n_topics, n_topics))
@@ -125,11 +119,10 @@ With a quarter as many particles, the sum over documents still has an error far 
 """
 
 
-@score_units.register
-def _scores_of_documents(
+def score_documents_of_topics(
     model: TopicModel, estimate: Estimate, data: Dataset, *, capacity: tuple[int, ...], samples: int, key: Array
 ) -> UnitScores:
-    """Return log p(document | topics, α) of each document: the overload of `score_units` for topic models.
+    """Return log p(document | topics, α) of each document of a topic model.
 
     The method is annealed importance sampling (`ais`). A document's draws depend on the key and the document only.
     Models without a prior on topic proportions get the scores of `described_scores`.
@@ -165,9 +158,8 @@ def _scores_of_documents(
     )
 
 
-@unit_ceilings.register
-def _ceilings_of_documents(model: TopicModel, data: Dataset) -> np.ndarray:
-    """Return the saturated log-likelihood of each document, (document,), in nats: the overload of `unit_ceilings`.
+def ceilings_of_documents(model: TopicModel, data: Dataset) -> np.ndarray:
+    """Return the saturated log-likelihood of each document, (document,), in nats.
 
     No mixture of topics gives a document's words a higher probability than their own frequencies do.
     """

@@ -59,9 +59,8 @@ from lvsearch.models.kernels import kernel
 from lvsearch.models.lda import LDA
 
 
-@estimator.register
-def _lda_estimator(model: LDA, data: Dataset) -> TopicEstimator:
-    """Return the estimator of LDA, for documents on disk or in memory: the overload of `estimator` for `LDA`."""
+def estimator_of_lda(model: LDA, data: Dataset) -> TopicEstimator:
+    """Return the estimator of LDA, for documents on disk or in memory."""
     if isinstance(data.original, StoredDocuments):
         return StreamedTopicEstimator(model, data)
     return TopicEstimator(model, data)

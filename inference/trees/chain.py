@@ -1,7 +1,7 @@
 """Chains over trees of topics from beginning to end: their starts, temperatures, best states and traces.
 
-The samplers for `lvsearch.occupied` (numbers of nodes at each level) and for `lvsearch.sample` (trees) are registered
-here. They run such chains from several starts.
+The samplers for `lvsearch.occupied` (numbers of nodes at each level) and for `lvsearch.sample` (trees) are here. They
+run such chains from several starts.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.generators import generator
 from lvsearch.inference.mixtures.partitions import log_block_count_prior
-from lvsearch.inference.processes import LogPrior, OccupiedSampler, occupied_sampler, process_sampler
+from lvsearch.inference.processes import LogPrior, OccupiedSampler
 from lvsearch.inference.sampling import Trace, run_one_chain
 from lvsearch.inference.trees.allocated_tree import AllocatedTree, relevel, relevel_anew
 from lvsearch.inference.trees.corpus import TreeCorpus, sweep_documents
@@ -301,7 +301,6 @@ def level_names(depth: int) -> tuple[str, ...]:
     return tuple(f"nodes at level {level}" for level in range(1, depth))
 
 
-@occupied_sampler.register
 def occupied_nodes(model: HLDA, data: Dataset) -> OccupiedSampler:
     """Return the sampler of how many nodes at each level some document's path passes. Levels are numbered from the
     root, 0.
@@ -332,7 +331,6 @@ def occupied_nodes(model: HLDA, data: Dataset) -> OccupiedSampler:
     return OccupiedSampler(level_names(hyper.depth), chain, log_prior)
 
 
-@process_sampler.register
 def trees(model: HLDA, data: Dataset, key: Array, *, chains: int, units: bool) -> tuple[TreeSampler, TreeRecorder]:
     """Return the collapsed Gibbs sampler of trees with all chains side by side, and the recorder of its draws.
 

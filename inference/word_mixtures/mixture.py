@@ -18,8 +18,7 @@ larger vocabulary of a fit of any of them.
 """
 
 from dataclasses import dataclass
-from functools import singledispatch
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, NoReturn, cast
 
 import jax
 import numpy as np
@@ -30,11 +29,13 @@ from scipy.special import digamma, gammaln, logsumexp, softmax
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of, deal_documents
 from lvsearch.inference.data.memory import MemoryPlan, Part
-from lvsearch.inference.engine.describing import Described, bound_units, describe_units
+from lvsearch.inference.engine.describing import Described, describe_units
 from lvsearch.inference.engine.estimate import ROUNDING, Estimate, just_above
-from lvsearch.inference.engine.estimator import BaseEstimator, estimator
+from lvsearch.inference.engine.estimator import BaseEstimator
 from lvsearch.inference.engine.meanfield_starts import blank_globals
+from lvsearch.inference.kits import model_kit
 from lvsearch.inference.likelihood.proportions import Corners
+from lvsearch.models.contract import Model
 from lvsearch.models.families import PointSimplex
 from lvsearch.models.mixture_of_unigrams import MixtureOfUnigrams, Unigram
 from lvsearch.models.topic_model import TopicModel
@@ -235,16 +236,7 @@ class UnigramMixtureEstimator(BaseEstimator):
         return softmax(temperature * logits, axis=1), float(total.sum() - divergence)
 
 
-@estimator.register(MixtureOfUnigrams)
-@estimator.register(Unigram)
-def _unigram_mixture_estimator(model: MixtureOfUnigrams | Unigram, data: Dataset) -> UnigramMixtureEstimator:
-    """Return the estimator of a mixture of unigrams, or of a unigram model: the overload of `estimator` for both."""
-    return UnigramMixtureEstimator(model, data)
-
-
-@describe_units.register(MixtureOfUnigrams)
-@describe_units.register(Unigram)
-def _describe(model: MixtureOfUnigrams | Unigram, estimate: Estimate, data: Dataset) -> Described:
+def describe_documents_of_unigrams(model: MixtureOfUnigrams | Unigram, estimate: Estimate, data: Dataset) -> Described:
     """Return p(topic | document) and log p(document) of each document at the posterior-mean parameters. Both are
     exact.
     """
@@ -254,9 +246,9 @@ def _describe(model: MixtureOfUnigrams | Unigram, estimate: Estimate, data: Data
     return Described(np.exp(logits - total[:, None]), total)
 
 
-@bound_units.register(MixtureOfUnigrams)
-@bound_units.register(Unigram)
-def _bound(model: MixtureOfUnigrams | Unigram, estimate: Estimate, data: Dataset) -> tuple[np.ndarray, np.ndarray]:
+def bound_documents_of_unigrams(
+    model: MixtureOfUnigrams | Unigram, estimate: Estimate, data: Dataset
+) -> tuple[np.ndarray, np.ndarray]:
     """Return (lower, upper) bounds on each document's log-probability: the exact value rounded outwards, in nats."""
     value = describe_units(model, estimate, data).log_lower
     slack = ROUNDING * (1 + np.abs(value))
@@ -334,25 +326,33 @@ def _weight_concentration(model: MixtureOfUnigrams | Unigram) -> float:
 # ── topic proportions of new documents ────────────────────────────────────────────────────────────────────────────────
 
 
-@singledispatch
 def document_proportions(model: TopicModel, estimate: Estimate, training: Dataset) -> Any:
-    """Return the distribution of a new document's topic proportions under a fit.
+    """Return the distribution of a new document's topic proportions under a fit (`ModelKit.document_proportions`).
 
-    It is the parameters of a Dirichlet distribution, (topic,), unless an overload for the model's type returns a
-    `Proportions`.
+    It is the parameters of a Dirichlet distribution, (topic,), or a `Proportions`.
 
     training: the documents that were fitted.
 
     Raises ValueError for models whose documents have no proportions on one simplex.
     """
+    return model_kit(model).document_proportions(model, estimate, training)
+
+
+def no_proportions(model: Model, estimate: Estimate, training: Dataset) -> NoReturn:
+    """Raise ValueError: the units of this type of model have no proportions on one simplex."""
+    raise ValueError(f"{type(model).__name__} has no distribution of document proportions on one simplex")
+
+
+def proportions_of_topic_model(model: TopicModel, estimate: Estimate, training: Dataset) -> Any:
+    """Return the parameters of the Dirichlet distribution that a topic model gives the proportions, (topic,).
+
+    Raises ValueError for topic models whose proportions have none.
+    """
     prior = model.proportions_prior(estimate.size, estimate.natural)
-    if prior is None:
-        raise ValueError(f"{type(model).__name__} has no distribution of document proportions on one simplex")
-    return prior
+    return no_proportions(model, estimate, training) if prior is None else prior
 
 
-@document_proportions.register
-def _proportions_of_unigram_mixture(model: MixtureOfUnigrams, estimate: Estimate, training: Dataset) -> Corners:
+def proportions_of_unigram_mixture(model: MixtureOfUnigrams, estimate: Estimate, training: Dataset) -> Corners:
     """Return a distribution on the corners of the simplex, with the fitted topic weights: each document has one
     topic.
     """

@@ -24,19 +24,18 @@ import numpy as np
 from jaxtyping import Array, Float, Float64, Int, Key
 from scipy.sparse import csr_array
 
-from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.chains import Chain
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of, documents, row_of_each_nonzero
 from lvsearch.inference.data.memory import MIB, MemoryPlan, Part
 from lvsearch.inference.data.packing import DocumentTiles, pack
-from lvsearch.inference.engine.describing import Described, UnitScores, describe_units, score_units
+from lvsearch.inference.engine.describing import Described, UnitScores, describe_units
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, just_above
-from lvsearch.inference.engine.estimator import BaseEstimator, estimator
+from lvsearch.inference.engine.estimator import BaseEstimator
 from lvsearch.inference.likelihood.completion import document_completion, split_documents
 from lvsearch.inference.likelihood.proportions import FoldedIn, TrainingDocuments, fold_in
-from lvsearch.inference.word_mixtures.mixture import document_proportions, seeded_counts
+from lvsearch.inference.word_mixtures.mixture import seeded_counts
 from lvsearch.models.kernels import kernel
 from lvsearch.models.plsi import PLSI
 
@@ -313,14 +312,7 @@ def _update_tile(
     return update_proportions(theta, power, shares.sum(1)), expected, (counts * jnp.log(mass)).sum()
 
 
-@estimator.register
-def _plsi_estimator(model: PLSI, data: Dataset) -> PLSIEstimator:
-    """Return the estimator of pLSI: the overload of `estimator` for `PLSI`."""
-    return PLSIEstimator(model, data)
-
-
-@describe_units.register
-def _described_documents(model: PLSI, estimate: Estimate, data: Dataset) -> Described:
+def describe_documents_of_plsi(model: PLSI, estimate: Estimate, data: Dataset) -> Described:
     """Return the topic proportions of each document and log p(document | proportions, topics), nats: `describe_units`
     of pLSI.
 
@@ -332,8 +324,7 @@ def _described_documents(model: PLSI, estimate: Estimate, data: Dataset) -> Desc
     return Described(theta, log_likelihood(theta, topics, counts))
 
 
-@score_units.register
-def _scores_of_documents(
+def score_documents_of_plsi(
     model: PLSI, estimate: Estimate, data: Dataset, *, capacity: tuple[int, ...], samples: int, key: Array
 ) -> UnitScores:
     """Return log p(document) at folded-in proportions, with a note that it is no likelihood: `score_units` of pLSI.
@@ -344,9 +335,8 @@ def _scores_of_documents(
     return UnitScores(score, 0.0, "folding in on the words that are scored: no likelihood")
 
 
-@evidence_chain.register
-def _no_evidence_chain_of_plsi(model: PLSI, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> Chain:
-    """Raise ValueError, because pLSI has no evidence to anneal: the overload of `evidence_chain` for `PLSI`."""
+def no_evidence_chain_of_plsi(model: PLSI, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> Chain:
+    """Raise ValueError, because pLSI has no evidence to anneal."""
     raise ValueError(
         'got PLSI with evidence="marginal", expected evidence="plug-in": pLSI integrates no parameter out, so its only '
         "score is the likelihood of its estimates, which grows with the size. Use lv.models.LDA for a marginal evidence"
@@ -497,8 +487,7 @@ def _drop_unseen_words(counts: csr_array, training: csr_array) -> csr_array:
     return out
 
 
-@document_proportions.register
-def _proportions_of_plsi(model: PLSI, estimate: Estimate, training: Dataset) -> TrainingDocuments:
+def proportions_of_plsi(model: PLSI, estimate: Estimate, training: Dataset) -> TrainingDocuments:
     """Return the empirical distribution of the training documents' proportions, each weighted by its share of the
     tokens.
     """

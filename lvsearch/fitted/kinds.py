@@ -1,6 +1,6 @@
 """The subclass of `FittedModel` for each type of model, such as `FittedTopics` for topic models.
 
-A type of model whose fits have further methods is registered here with `fitted_type.register`.
+A type of model whose fits have further methods has a row in `FITTED_TYPES`.
 
 The class of a fitted pLSI model, `FittedAspects`, is here too. In pLSI, document proportions have no prior
 distribution, so new documents are scored in another way than under LDA.
@@ -31,13 +31,16 @@ from lvsearch.fitted.stored_fits import load_parts
 from lvsearch.fitted.topics import ArrangedTopics, FittedTopics
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.estimate import Estimate, reordered
+from lvsearch.inference.kits import row_of
 from lvsearch.inference.likelihood import document_likelihood
 from lvsearch.inference.word_mixtures import with_more_words
 from lvsearch.models.admixture import Admixture
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.block_model import LatentBlockModel
 from lvsearch.models.contract import Model
+from lvsearch.models.hdp import HDPMixture
 from lvsearch.models.hidden_markov import HiddenMarkov
+from lvsearch.models.hlda import HLDA
 from lvsearch.models.ibp import IBP
 from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.lda import LDA
@@ -85,22 +88,27 @@ class FittedAspects(FittedTopics):
         return value - slack, value + slack
 
 
-@singledispatch
+FITTED_TYPES: dict[type[Model], type[FittedModel]] = {
+    Model: FittedModel,
+    TopicModel: FittedTopics,
+    PLSI: FittedAspects,
+    Admixture: FittedPopulations,
+    HLDA: FittedModel,
+    HDPMixture: FittedModel,
+    MixtureModel: FittedMixture,
+    IndependentNormalMixture: FittedMixture,
+    HiddenMarkov: FittedSequences,
+    LatentBlockModel: FittedBlocks,
+    IBP: FittedFeatures,
+    PoissonFactorization: FittedFactorization,
+    AnnotatedModel: FittedImages,
+}
+"""{type of model: the type of its fits}. That of `Model` is what every fit offers."""
+
+
 def fitted_type(model: Model) -> type[FittedModel]:
-    """Return the subclass of `FittedModel` for fits of this model; `FittedModel` itself for an unregistered type."""
-    return FittedModel
-
-
-fitted_type.register(TopicModel, lambda model: FittedTopics)
-fitted_type.register(PLSI, lambda model: FittedAspects)
-fitted_type.register(Admixture, lambda model: FittedPopulations)
-fitted_type.register(MixtureModel, lambda model: FittedMixture)
-fitted_type.register(IndependentNormalMixture, lambda model: FittedMixture)
-fitted_type.register(AnnotatedModel, lambda model: FittedImages)
-fitted_type.register(IBP, lambda model: FittedFeatures)
-fitted_type.register(HiddenMarkov, lambda model: FittedSequences)
-fitted_type.register(LatentBlockModel, lambda model: FittedBlocks)
-fitted_type.register(PoissonFactorization, lambda model: FittedFactorization)
+    """Return the subclass of `FittedModel` for fits of this model: that of its type, or of the nearest base class."""
+    return row_of(FITTED_TYPES, model, "a subclass of lvsearch.models.Model")
 
 
 @singledispatch

@@ -27,9 +27,8 @@ from scipy.stats import chisquare
 import lvsearch as lv
 from lvsearch.data.kinds import data_for
 from lvsearch.inference.annealing.generic import flat_chain
-from lvsearch.inference.block_models.recording import true_state
 from lvsearch.inference.chains import Chain, State
-from lvsearch.inference.evidence import evidence_chain, sampled_chain
+from lvsearch.inference.evidence import evidence_chain, sampled_chain, true_state
 from lvsearch.inference.evidence.simulation import simulated_like
 from lvsearch.inference.factor_analyzers import FactorAnalyzerChain
 from lvsearch.inference.sampling.trace import Recorder, recorder

@@ -16,7 +16,7 @@ from compiled import Compiled
 import lvsearch as lv
 from lvsearch.inference.annealing import dispatch
 from lvsearch.inference.annealing.generic import flat_chain
-from lvsearch.inference.chains import Chain
+from lvsearch.inference.chain_kits import NOT_READ
 from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.engine.meanfield import unit_masks
@@ -156,7 +156,7 @@ def test_collapsed_states_count_the_true_labels():
 def test_a_chain_that_cannot_begin_there_and_one_of_other_data_are_refused():
     simulated = simulated_like(CORPUS.dataset(), MODEL, (2,), jax.random.key(0))
     with pytest.raises(ValueError, match="begin at known latents"):
-        true_state.dispatch(Chain)(evidence_chain(MODEL, simulated.data, (2,), None), simulated, 1)
+        NOT_READ.true_state(evidence_chain(MODEL, simulated.data, (2,), None), simulated, 1)
     other = simulated_like(CORPUS.dataset(), MODEL, (2,), jax.random.key(1))
     with pytest.raises(ValueError, match="other data"):
         true_state(evidence_chain(MODEL, other.data, (2,), None), simulated, 1)

@@ -21,10 +21,9 @@ from tiers import in_tiers
 
 import lvsearch as lv
 from lvsearch.data.kinds import data_for
-from lvsearch.inference.block_models.recording import true_state
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.evidence import evidence_chain
-from lvsearch.inference.evidence.parameters import PathReader
+from lvsearch.inference.evidence import evidence_chain, true_state
+from lvsearch.inference.evidence.recorders import PathReader
 from lvsearch.inference.evidence.simulation import Simulated, simulated_like
 from lvsearch.inference.sampling.parameters import (
     ParameterRecorder,

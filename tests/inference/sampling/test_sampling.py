@@ -27,6 +27,7 @@ from lvsearch.data.kinds import data_for
 from lvsearch.files.storage import CorruptFolderError, write_folder
 from lvsearch.fitted import sampling
 from lvsearch.fitted.sampling import _check_model
+from lvsearch.inference.chain_kits import NOT_READ
 from lvsearch.inference.chains import Sampler
 from lvsearch.inference.diagnostics import mean_effective_sample_size
 from lvsearch.inference.evidence import CollapsedMixtureChain, flat_chain, sampled_chain
@@ -315,8 +316,11 @@ class Still(eqx.Module):
 
 
 def test_a_chain_without_a_recorder_is_refused():
-    with pytest.raises(TypeError, match="expected one with a recorder"):
-        recorder(Still(0), lv.Points.from_array(ROWS).dataset(), units=False)
+    data = lv.Points.from_array(ROWS).dataset()
+    with pytest.raises(TypeError, match="of type Still, expected a chain with a kit"):
+        recorder(Still(0), data, units=False)
+    with pytest.raises(TypeError, match="of type Still, expected one with a recorder"):
+        NOT_READ.recorder(Still(0), data, units=False)
 
 
 @pytest.mark.parametrize(("moving", "note"), [(0, "4 of 4 chains never moved"), (2, "2 of 4 chains never moved")])

@@ -281,7 +281,7 @@ def test_large_sizes_merge_the_pairs_that_are_alike_and_never_only_one(
 
     monkeypatch.setattr(size_gain, "gain_of_last_topics", record)
     data = lv.Corpus.from_matrix(np.ones((1, n_topics), int)).dataset()
-    size_gain._gain_of_last_topic(model, data, (n_topics,), estimate, jax.random.key(0), 0)
+    size_gain.gain_of_last_topic(model, data, (n_topics,), estimate, jax.random.key(0), 0)
     ((*_, work, merged),) = asked
     assert (merged, work.temperatures) == (fewer, temperatures)
 
@@ -309,6 +309,6 @@ def test_with_many_tokens_a_short_measurement_stands_if_all_paths_agree_on_the_s
     monkeypatch.setattr(size_gain, "MANY_TOKENS", 12)
     data = lv.Corpus.from_matrix(np.ones((4, 3), int)).dataset()
     estimate = Estimate(lv.models.LDA(1.0, ETA), (3,), {"topic_word": np.ones((3, 3))}, -np.inf, np.inf, 1)
-    found = size_gain._gain_of_last_topic(estimate.model, data, (3,), estimate, jax.random.key(0), trial)
+    found = size_gain.gain_of_last_topic(estimate.model, data, (3,), estimate, jax.random.key(0), trial)
     assert asked == temperatures
     assert found.temperatures == temperatures[-1]

@@ -1,0 +1,253 @@
+"""The kit of every type of chain: what it offers the annealer, and how its states are recorded and read, in one table.
+
+A type of chain without a kit is refused. A chain that is annealed as if it had no better path gives wide ends, and
+nothing says so; hence a chain says that it has none (`PLAIN`).
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from jaxtyping import Array, Key
+
+from lvsearch.inference.annealing.density import DensityChain
+from lvsearch.inference.annealing.generic import GenericChain
+from lvsearch.inference.block_models.chain import BlockChain, reader_of_blocks, recorder_of_blocks, true_state_of_blocks
+from lvsearch.inference.block_models.estimator import anchor_of_blocks
+from lvsearch.inference.chains import Anchor, Chain, Sampler, Sequential, State
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.evidence.hidden_markov import HiddenMarkovChain, first_steps_in_time, rows_in_time
+from lvsearch.inference.evidence.independent_normal import IndependentNormalChain
+from lvsearch.inference.evidence.mixture_anchors import anchor_of_mixture
+from lvsearch.inference.evidence.mixture_hyperparameters import (
+    HyperMixture,
+    anchor_of_hyper_mixture,
+    labels_chain_of_any_component,
+)
+from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
+from lvsearch.inference.evidence.poisson_factorization import PoissonFactorizationChain
+from lvsearch.inference.evidence.recorders import (
+    factor_recorder,
+    generic_recorder,
+    hyper_mixture_recorder,
+    hyper_topic_recorder,
+    mixture_recorder,
+    normal_recorder,
+    path_recorder,
+    reader_of_hidden_markov,
+    reader_of_hyper_topics,
+    reader_of_mixtures,
+    reader_of_topics,
+    reader_of_unigram_mixtures,
+    topic_recorder,
+    unigram_mixture_recorder,
+)
+from lvsearch.inference.evidence.row_by_row import hyper_rows_in_turn, is_along_rows, rows_in_turn
+from lvsearch.inference.evidence.simulation import (
+    Simulated,
+    true_document_labels,
+    true_factor_state,
+    true_factor_state_near_fit,
+    true_gibbs_state,
+    true_hyper_mixture_state,
+    true_hyper_topic_state,
+    true_mixture_state,
+    true_normal_state,
+    true_path_state,
+    true_topic_state,
+)
+from lvsearch.inference.evidence.unigram_mixtures import UnigramMixtureChain, unigrams_in_turn
+from lvsearch.inference.factor_analyzers.chain import FactorAnalyzerChain
+from lvsearch.inference.factor_analyzers.row_by_row import (
+    anchor_of_factor_analyzers,
+    reader_of_factor_analyzers,
+    recorder_of_factor_analyzers,
+    scored_rows_in_turn,
+    true_state_of_factor_analyzers,
+)
+from lvsearch.inference.factorizations.anchored import AnchoredFactorization, first_steps_around_fit
+from lvsearch.inference.full_covariances.chain import labels_chain_of_full_covariances, labels_chain_of_students
+from lvsearch.inference.kits import CHAIN_KITS, LABELS_CHAINS
+from lvsearch.inference.sampling.parameters import LatentsReader, records_all_parameters
+from lvsearch.inference.sampling.trace import Recorder
+from lvsearch.inference.topic_samplers.anchor import (
+    anchor_of_hyper_topics,
+    anchor_of_topics,
+    documents_in_turn,
+    first_steps_of_hyper_topics,
+    first_steps_of_topics,
+)
+from lvsearch.inference.topic_samplers.chain import CollapsedTopics
+from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics
+from lvsearch.models.components.component import Component
+from lvsearch.models.components.covariances import FullCovarianceComponents
+from lvsearch.models.components.student import StudentComponents
+from lvsearch.models.contract import Model
+
+FAR = 4000.0
+"""Nats between both directions, times temperatures, beyond which a second path is annealed.
+
+On a smooth path the distance falls as one over the temperatures, and then more temperatures suffice. The product was
+2,000 to 2,600 on corpora that leave the number of topics open, and 14,000 on corpora that decide it.
+"""
+
+
+class AnnealingKit(NamedTuple):
+    """A record of what a type of chain offers the annealer beside its path along temperatures.
+
+    | field | meaning |
+    |---|---|
+    | `sequential` | chain, key -> its units in an order drawn with the key; None if they cannot come one by one |
+    | `along_data` | chain -> True if the path leads along the data (`prefixes`), False if along temperatures |
+    | `anchored` | chain, key, states -> a path around the best of them, or None |
+    | `patience` | (nats between both directions) × (temperatures) below which no second path is annealed |
+    | `first_steps` | chain, number of temperatures by default -> that of the cheapest annealing of this chain |
+    | `in_small_steps` | True if a sweep takes thousands of small steps in turn, which a CPU does faster than a GPU |
+
+    A path around the best particle is shorter, but stays in one labelling and one mode. `states` are the ends of the
+    first path's forward annealing: particles of each of its two independent halves, or of the one run if it ran forward
+    only. `patience` is 0 for chains whose second path, from a normalised q, is as cheap to draw from as the prior.
+    """
+
+    sequential: Callable[[Any, Key[Array, ""]], Sequential | None]
+    along_data: Callable[[Any], bool]
+    anchored: Callable[[Any, Key[Array, ""], Sequence[State]], Anchor | None]
+    patience: float
+    first_steps: Callable[[Any, int], int]
+    in_small_steps: bool
+
+
+class StatesKit(NamedTuple):
+    """A record of how the states of a type of chain are recorded, read, and made from known latent variables.
+
+    Each field is the implementation of the function of the same name: `recorder`, `latents_reader`, `true_state`.
+    """
+
+    recorder: Callable[..., Recorder]
+    latents_reader: Callable[[Any, Model, Dataset], LatentsReader | None]
+    true_state: Callable[[Any, Simulated, int], State]
+
+
+class ChainKit(NamedTuple):
+    """A record of what is known of a type of chain: what it offers the annealer, and how its states are read."""
+
+    annealing: AnnealingKit
+    states: StatesKit
+
+
+def all_at_once(chain: Chain, key: Key[Array, ""]) -> None:
+    """Return None: the units of the chain cannot come one by one."""
+
+
+def along_temperatures(chain: Chain) -> bool:
+    """Return False: the path leads along temperatures."""
+    return False
+
+
+def along_data_alone(chain: HiddenMarkovChain | UnigramMixtureChain) -> bool:
+    """Return True: the only path leads along the data."""
+    return True
+
+
+def one_path_alone(chain: Chain, key: Key[Array, ""], states: Sequence[State]) -> None:
+    """Return None: there is no second path."""
+
+
+def default_steps(chain: Chain, default: int) -> int:
+    """Return the number of temperatures by default."""
+    return default
+
+
+def no_recorder(chain: Sampler, data: Dataset, *, units: bool) -> Recorder:
+    """Raise TypeError: it is not said what is recorded of the chain, whose draws would hold the log density alone."""
+    raise TypeError(f"got a chain of type {type(chain).__name__}, expected one with a recorder in its ChainKit")
+
+
+def no_latents_reader(chain: Sampler, model: Model, data: Dataset) -> LatentsReader:
+    """Raise TypeError: it is not said how the chain's states are read."""
+    raise TypeError(
+        f"got a chain of type {type(chain).__name__}, expected one that says how its states are read: a latents_reader "
+        "in its ChainKit, or `records_all_parameters` if there is nothing to add to what its recorder has"
+    )
+
+
+def no_true_state(chain: Chain, simulated: Simulated, particles: int) -> State:
+    """Raise ValueError: it is not said how the chain begins at given latent variables."""
+    raise ValueError(
+        f"got a {type(chain).__name__}, expected a chain that can begin at known latents: one with a true_state in its "
+        "ChainKit"
+    )
+
+
+PLAIN = AnnealingKit(
+    sequential=all_at_once,
+    along_data=along_temperatures,
+    anchored=one_path_alone,
+    patience=FAR,
+    first_steps=default_steps,
+    in_small_steps=False,
+)
+"""What a chain offers whose own path, along temperatures, is all that it has."""
+NOT_READ = StatesKit(no_recorder, no_latents_reader, no_true_state)
+"""The record of states that nothing is known of: each of its functions refuses."""
+ROWS = PLAIN._replace(sequential=rows_in_turn, along_data=is_along_rows, anchored=anchor_of_mixture, patience=0.0)
+TOPICS = PLAIN._replace(anchored=anchor_of_topics, first_steps=first_steps_of_topics, in_small_steps=True)
+
+KITS: dict[type, ChainKit] = {
+    # any log-joint, and any density
+    GenericChain: ChainKit(PLAIN, StatesKit(generic_recorder, records_all_parameters, true_gibbs_state)),
+    DensityChain: ChainKit(PLAIN, NOT_READ),
+    # rows
+    CollapsedMixtureChain: ChainKit(ROWS, StatesKit(mixture_recorder, reader_of_mixtures, true_mixture_state)),
+    HyperMixture: ChainKit(
+        ROWS._replace(sequential=hyper_rows_in_turn, anchored=anchor_of_hyper_mixture),
+        StatesKit(hyper_mixture_recorder, reader_of_mixtures, true_hyper_mixture_state),
+    ),
+    FactorAnalyzerChain: ChainKit(
+        ROWS._replace(sequential=scored_rows_in_turn, anchored=anchor_of_factor_analyzers),
+        StatesKit(recorder_of_factor_analyzers, reader_of_factor_analyzers, true_state_of_factor_analyzers),
+    ),
+    IndependentNormalChain: ChainKit(PLAIN, StatesKit(normal_recorder, records_all_parameters, true_normal_state)),
+    HiddenMarkovChain: ChainKit(
+        PLAIN._replace(sequential=rows_in_time, along_data=along_data_alone, first_steps=first_steps_in_time),
+        StatesKit(path_recorder, reader_of_hidden_markov, true_path_state),
+    ),
+    BlockChain: ChainKit(
+        PLAIN._replace(anchored=anchor_of_blocks, patience=0.0),
+        StatesKit(recorder_of_blocks, reader_of_blocks, true_state_of_blocks),
+    ),
+    PoissonFactorizationChain: ChainKit(PLAIN, StatesKit(factor_recorder, records_all_parameters, true_factor_state)),
+    AnchoredFactorization: ChainKit(
+        PLAIN._replace(first_steps=first_steps_around_fit), NOT_READ._replace(true_state=true_factor_state_near_fit)
+    ),
+    # documents
+    CollapsedTopics: ChainKit(
+        TOPICS._replace(sequential=documents_in_turn), StatesKit(topic_recorder, reader_of_topics, true_topic_state)
+    ),
+    HyperTopics: ChainKit(
+        TOPICS._replace(anchored=anchor_of_hyper_topics, first_steps=first_steps_of_hyper_topics),
+        StatesKit(hyper_topic_recorder, reader_of_hyper_topics, true_hyper_topic_state),
+    ),
+    UnigramMixtureChain: ChainKit(
+        PLAIN._replace(sequential=unigrams_in_turn, along_data=along_data_alone),
+        StatesKit(unigram_mixture_recorder, reader_of_unigram_mixtures, true_document_labels),
+    ),
+}
+"""{type of chain: its kit}. Subclasses, such as the chains of full covariances, have that of their base class."""
+
+
+def register_chain_kit(chain_type: type, kit: ChainKit) -> None:
+    """Give a type of chain, and its subclasses without a kit of their own, this kit.
+
+    kit: what is known of it, such as `ChainKit(PLAIN, NOT_READ)`. A kit that the type had before is replaced.
+    """
+    CHAIN_KITS[chain_type] = kit
+
+
+CHAIN_KITS.update(KITS)
+LABELS_CHAINS.update(
+    {
+        Component: labels_chain_of_any_component,
+        FullCovarianceComponents: labels_chain_of_full_covariances,
+        StudentComponents: labels_chain_of_students,
+    }
+)
