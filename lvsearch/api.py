@@ -39,6 +39,7 @@ from lvsearch.searching.controller import Budget, SearchSettings, SearchState, r
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing.fit import Evaluator, smallest_size_of
 from lvsearch.sizing.sizes import Size, SizePrior, as_size, without_smaller
+from lvsearch.sizing.witness import per_variable
 from lvsearch.workers.remote_fits import Executor, Workers, check_executor, own_threads
 
 REPORT = "report"
@@ -191,7 +192,13 @@ def search(
         check_robust(result)
     if out is None:
         return _run(result, budget, out, robustness, progress, executor, mesh)
-    return _run_in_new_folder(result, budget, out, robustness, report, progress, executor, mesh)
+    encode_search(result)  # raises for parts that cannot be stored, before the folder is made
+    with ExitStack() as holding:
+        several_processes.check_in_first_process(mesh, lambda: holding.enter_context(new_folder(out)))
+        if several_processes.is_writing_process(mesh):
+            save_search(result, out)  # from here on there is something to resume
+        ended = _run(result, budget, out, robustness, progress, executor, mesh)
+        return _finish_report(ended, out, report, progress, mesh)
 
 
 def _limit(evaluator: Evaluator, prior: SizePrior, budget: Budget, max_size: Any, exhaustive: bool) -> Size | None:
@@ -216,8 +223,8 @@ def _limit(evaluator: Evaluator, prior: SizePrior, budget: Budget, max_size: Any
         raise ValueError("got exhaustive=True without max_size: say up to which size every one is to be visited")
     if max_size is None:
         return None
-    sizes = max_size if isinstance(max_size, tuple) else (max_size,) * prior.dimension
-    return _require_allowed(_size(sizes, prior.dimension, "max_size"), smallest_size_of(evaluator), "max_size")
+    largest = _size(per_variable(max_size, prior.dimension), prior.dimension, "max_size")
+    return _require_allowed(largest, smallest_size_of(evaluator), "max_size")
 
 
 def _require_allowed(size: Size, smallest: Size, name: str = "size") -> Size:
@@ -485,31 +492,6 @@ def _knows_the_same(state: SearchState, other: SearchState) -> bool:
     """Return True if two states of a search have the same fits and equally long chains."""
     blocks = [None if each.partitions is None else each.partitions.run.spent for each in (state, other)]
     return state.visits == other.visits and blocks[0] == blocks[1]
-
-
-def _run_in_new_folder(
-    result: SearchResult,
-    budget: Budget,
-    out: Path,
-    robustness: bool,
-    report: bool,
-    progress: bool,
-    executor: Executor | None,
-    mesh: Mesh | None,
-) -> SearchResult:
-    """Run a search that writes to a new folder, write its report at the end, and return the result.
-
-    result: the search before its first step. budget: the limits of time and width. out: the folder.
-    robustness, report, progress, executor, mesh: arguments of `search`.
-    """
-    encode_search(result)  # raises for parts that cannot be stored, before the folder is made
-    with ExitStack() as holding:
-        several_processes.check_in_first_process(mesh, lambda: holding.enter_context(new_folder(out)))
-        if several_processes.is_writing_process(mesh):
-            save_search(result, out)  # from here on there is something to resume
-        return _finish_report(
-            _run(result, budget, out, robustness, progress, executor, mesh), out, report, progress, mesh
-        )
 
 
 def _add_robustness(result: SearchResult, progress: bool) -> SearchResult:

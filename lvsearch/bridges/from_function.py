@@ -1,6 +1,5 @@
 """Plain functions of the size as evaluators, which a search calls: exact, noisy, failing or slow functions."""
 
-import inspect
 import math
 import time
 from collections.abc import Callable
@@ -9,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lvsearch.bridges.guards import TooSlow, error_in_words, failed_fit, time_limit
+from lvsearch.bridges.guards import TooSlow, error_in_words, failed_fit, parameters_of, time_limit
 from lvsearch.models.plain_arguments import real_number, shortened_repr, whole_number, yes_or_no
 from lvsearch.sizing.evidence import Evidence, Repeats
 from lvsearch.sizing.fit import Fit, FitInfo
@@ -68,7 +67,7 @@ class FunctionEvaluator:
     @property
     def seeded(self) -> bool:
         """True if the function has a parameter `seed`, by which it says that it is noisy."""
-        return SEED in _parameters(self.function)
+        return SEED in parameters_of(self.function)
 
     def with_seed(self, seed: int) -> "FunctionEvaluator":
         """Return the same evaluator with another seed for the function's noise."""
@@ -185,14 +184,6 @@ def from_function(
         seconds_per_call = real_number("seconds_per_call", seconds_per_call, above=0)
     yes_or_no("nested", nested)
     return FunctionEvaluator(function, size_names, float(ceiling), nested, calls, seconds_per_call)
-
-
-def _parameters(function: Callable[..., Any]) -> frozenset[str]:
-    """Return the names of the function's parameters; none where Python does not know them (some compiled functions)."""
-    try:
-        return frozenset(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        return frozenset()
 
 
 def _call_seed(seed: int, size: Size, number: int) -> int:

@@ -4,12 +4,13 @@ An error, a NaN or a call that takes too long is the failure of one size: it is 
 goes on. A user's own model is checked once for mistakes, before it is fitted.
 """
 
+import inspect
 import math
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from types import FrameType
 from typing import Any
 
@@ -70,6 +71,14 @@ def failed_fit(size: Size, ceiling: float, start: str, seconds: float, why: str)
     return Fit(size, Evidence(-math.inf, ceiling), 0.0, None, FitInfo(start, seconds, 0, message))
 
 
+def parameters_of(function: Callable[..., Any]) -> frozenset[str]:
+    """Return the names of the function's parameters; none where Python does not know them (some compiled functions)."""
+    try:
+        return frozenset(inspect.signature(function).parameters)
+    except (TypeError, ValueError):
+        return frozenset()
+
+
 def error_in_words(error: Exception) -> str:
     """Describe an error in one line that follows "size 3", such as "raised ValueError: got 3"."""
     words = one_line(error)
@@ -96,16 +105,7 @@ class GuardedEvaluator:
     @classmethod
     def around(cls, inner: Evaluator) -> "GuardedEvaluator":
         """Return an evaluator with this guard around `inner`."""
-        return cls(
-            inner,
-            inner.size_names,
-            inner.ceiling,
-            inner.nested,
-            inner.repeatable,
-            inner.anneals,
-            inner.shrinks,
-            inner.scale,
-        )
+        return cls(inner, *(getattr(inner, field.name) for field in fields(cls) if field.name != "inner"))
 
     def describe(self) -> str:
         """Describe the inner evaluator in one line, for people."""

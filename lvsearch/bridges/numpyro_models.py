@@ -18,12 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from lvsearch.bridges.guards import error_in_words, failed_fit
+from lvsearch.bridges.guards import error_in_words, failed_fit, parameters_of
 from lvsearch.bridges.numpyro_program import chain_of
 from lvsearch.data.kinds import data_for, require_model
 from lvsearch.inference.annealing.density import DensityChain, tune_step_lengths
 from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.evidence import Profile, anneal, effort
+from lvsearch.inference.generators import fold_in, key_of
 from lvsearch.models.contract import Model
 from lvsearch.models.kernels import kernel
 from lvsearch.searching.evaluators import annealing_failure, brackets_of
@@ -60,7 +61,7 @@ class NumpyroModel:
     @property
     def masks(self) -> bool:
         """True if the model masks entries beyond its size, so that one compiled program serves many sizes."""
-        return CAPACITY in _parameters(self.function)
+        return CAPACITY in parameters_of(self.function)
 
     def evaluator(self, data: Any, seed: int) -> "NumpyroEvaluator":
         """Return the evaluator of the model on data, after one run at size 1 as a check.
@@ -132,10 +133,9 @@ class NumpyroEvaluator:
         del start  # annealing starts from the prior
         began = time.perf_counter()
         try:
-            fit = self._anneal(size, trial)
+            return self._anneal(size, trial)
         except Exception as error:  # another person's code may raise anything; other sizes may still work
             return failed_fit(size, self.ceiling, "prior", time.perf_counter() - began, error_in_words(error))
-        return fit
 
     def chain(self, size: Size) -> DensityChain:
         """Return the annealing path of one size from prior to posterior, with step lengths not tuned yet.
@@ -209,10 +209,7 @@ class NumpyroEvaluator:
         trial: the number of the trial (evaluation) of this size; later ones anneal for longer.
         """
         began = time.perf_counter()
-        key = jax.random.key(self.seed)
-        # the key depends on seed, size and trial alone
-        for number in size:
-            key = jax.random.fold_in(key, number)
+        key = fold_in(key_of(self.seed), *size)  # of seed and size alone
         if size not in self._tuned:
             chain = self.chain(size)
             first = effort(chain, 0)
@@ -258,18 +255,13 @@ def from_numpyro(function: Callable[..., Any], *, size_names: tuple[str, ...] = 
     if not callable(function):
         raise ValueError(f"got {function!r}, expected a NumPyro model, a function f(size, data)")
     try:
-        inspect.signature(function).bind(1, None, **({CAPACITY: 1} if CAPACITY in _parameters(function) else {}))
+        inspect.signature(function).bind(1, None, **({CAPACITY: 1} if CAPACITY in parameters_of(function) else {}))
     except TypeError as error:
         raise ValueError(
             f"got a function that does not take (size, data) ({error}), expected f(size, data) or "
             f"f(size, data, {CAPACITY})"
         ) from error
     return NumpyroModel(function, size_names)
-
-
-def _parameters(function: Callable[..., Any]) -> frozenset[str]:
-    """Return the names of the function's parameters."""
-    return frozenset(inspect.signature(function).parameters)
 
 
 def _one_or_all(numbers: tuple[Any, ...]) -> Any:

@@ -16,6 +16,8 @@ KEEP, SCORES_KEEP = 8, 64
 
 The second command scores the fits by other criteria. It keeps more of them, so that none has to be made twice.
 """
+DEMO_STARTS = 1
+"""The most fits of a size that `lvsearch demo` makes, a budget in work: the answer is the same on a busy machine."""
 FORMER_SCORES = "audit"
 """The former name of `lvsearch scores`; `result.audit()` is something else, a check of the evidence."""
 COMPLETION = "--print-completion"
@@ -174,7 +176,8 @@ def _add_demo(commands: "argparse._SubParsersAction", run: Run) -> None:
     _add_seed(demo)
     demo.add_argument("--out", type=Path, default=Path("lvsearch-demo"), help="a new folder (default: %(default)s)")
     _add_running(demo)
-    demo.set_defaults(run=run)
+    demo.set_defaults(run=run, held_out=0.1, evidence="marginal", per_token=False, robustness=False, keep=KEEP)
+    demo.set_defaults(seconds=None, width=None, starts=DEMO_STARTS, exhaustive=False)
 
 
 def _add_search(commands: "argparse._SubParsersAction", run: Run) -> None:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lvsearch.command.arguments import FORMER_SCORES, KEEP, Runs, parser
+from lvsearch.command.arguments import FORMER_SCORES, Runs, parser
 from lvsearch.command.sources import check_sources, read_corpus, read_seed_words, stop_words_of
 from lvsearch.files.plain_text import one_line, print_any_text, visible
 from lvsearch.interrupts import INTERRUPTED, listen_again, remember_interrupts, was_interrupted
@@ -22,14 +22,16 @@ if TYPE_CHECKING:
     from jax.sharding import Mesh
 
     from lvsearch.data.corpus import Corpus
+    from lvsearch.models import LDA
     from lvsearch.results.result import SearchResult
+    from lvsearch.sizing.sizes import SizePrior
     from lvsearch.workers.worker_pool import WorkerPool
 
 WRONG = 2
 """The exit status after a mistake of the user."""
 REPORT = "report"
 """The name of the folder with the report, inside the folder of a search."""
-DEMO_STARTS, DEMO_MAX_SIZE, SIMULATED_MAX_SIZE = 1, 32, 16  # a budget in work: the answer is the same on a busy machine
+DEMO_MAX_SIZE, SIMULATED_MAX_SIZE = 32, 16  # a budget in work: the answer is the same on a busy machine
 DEMO_DOCUMENTS = 700
 """The number of docstrings that `lvsearch demo` draws."""
 DEMO_TOPIC_CONCENTRATION = 1.0  # broad topics, about ten: at LDA's own 0.05 the evidence still rises at 64
@@ -113,12 +115,9 @@ def _demo(options: argparse.Namespace) -> int:
     result = _search_corpus(
         corpus,
         options,
-        held_out=0.1,
-        model=LDA() if options.simulated else LDA(topic_concentration=DEMO_TOPIC_CONCENTRATION),
-        prior=Poisson(10),
-        max_size=SIMULATED_MAX_SIZE if options.simulated else DEMO_MAX_SIZE,
-        seconds=None,
-        starts=DEMO_STARTS,
+        LDA() if options.simulated else LDA(topic_concentration=DEMO_TOPIC_CONCENTRATION),
+        Poisson(10),
+        SIMULATED_MAX_SIZE if options.simulated else DEMO_MAX_SIZE,
     )
     status = _conclude(result, options.out / REPORT)
     if truth is not None and result.visits:
@@ -161,23 +160,8 @@ def _search(options: argparse.Namespace) -> int:
     if options.seed_words is not None:
         seeds = read_seed_words(options.seed_words, options.encoding)
     corpus = read_corpus(options)
-    result = _search_corpus(
-        corpus,
-        options,
-        held_out=options.held_out,
-        model=model if seeds is None else model.with_seeds(corpus, seeds, tokens=options.seed_tokens),
-        prior=prior,
-        evidence=options.evidence,
-        per_token=options.per_token,
-        max_size=options.max_size,
-        seconds=options.seconds,
-        width=options.width,
-        starts=options.starts,
-        exhaustive=options.exhaustive,
-        robustness=options.robustness,
-        keep=options.keep,
-        mesh=mesh,
-    )
+    model = model if seeds is None else model.with_seeds(corpus, seeds, tokens=options.seed_tokens)
+    result = _search_corpus(corpus, options, model, prior, options.max_size, mesh)
     return _conclude(result, options.out / REPORT, mesh, as_json=options.json)
 
 
@@ -298,48 +282,36 @@ def _tell(options: argparse.Namespace, what: str) -> None:
 def _search_corpus(
     corpus: "Corpus",
     options: argparse.Namespace,
-    *,
-    held_out: float,
-    model,
-    prior,
+    model: "LDA",
+    prior: "SizePrior | None",
     max_size: int | None,
-    seconds: float | None,
-    width: float | None = None,
-    evidence: str = "marginal",
-    per_token: bool = False,
-    starts: int | None = None,
-    exhaustive: bool = False,
-    robustness: bool = False,
-    keep: int = KEEP,
     mesh: "Mesh | None" = None,
 ) -> "SearchResult":
     """Hold out part of the documents, search the rest, and return the result.
 
     corpus: all documents
-    options: the command's options, of which seed, out, quiet and workers are used
-    held_out: the fraction of documents to hold out
-    model, prior, evidence, per_token, max_size, seconds, width, starts, exhaustive, robustness, keep, mesh: passed on
-        to `lv.search`, which documents them
+    options: the command's options; most are arguments of `lv.search`, which documents them
+    model, prior, max_size, mesh: passed on to `lv.search`
     """
     from lvsearch.api import search
 
-    train, test = _hold_documents_out(corpus, held_out, options.seed)
+    train, test = _hold_documents_out(corpus, options.held_out, options.seed)
     with _workers(options) as executor:
         return search(
             model,
             train,
             prior=prior,
-            evidence=evidence,
-            per_token=per_token,
+            evidence=options.evidence,
+            per_token=options.per_token,
             max_size=max_size,
-            seconds=seconds,
-            width=width,
-            starts=starts,
-            exhaustive=exhaustive,
+            seconds=options.seconds,
+            width=options.width,
+            starts=options.starts,
+            exhaustive=options.exhaustive,
             seed=options.seed,
             held_out=test,
-            robustness=robustness,
-            keep=keep,
+            robustness=options.robustness,
+            keep=options.keep,
             out=options.out,
             report=False,  # `_conclude` writes the report with the held-out comparison
             progress=not options.quiet,
@@ -405,15 +377,14 @@ def _conclude(result: "SearchResult", folder: Path, mesh: "Mesh | None" = None, 
     """
     from lvsearch.inference.several_processes import is_writing_process, wait_for_all
 
-    status = INTERRUPTED if result.state.stopped == "interrupted" else 0
     if is_writing_process(mesh):
-        status = _write_and_print(result, folder, as_json)
+        _write_and_print(result, folder, as_json)
     wait_for_all(mesh)
-    return status
+    return INTERRUPTED if result.state.stopped == "interrupted" else 0
 
 
-def _write_and_print(result: "SearchResult", folder: Path, as_json: bool) -> int:
-    """Write the report into `folder`, print the answer and the topics, and return the exit status: 0 or 130.
+def _write_and_print(result: "SearchResult", folder: Path, as_json: bool) -> None:
+    """Write the report into `folder`, and print the answer and the topics.
 
     as_json: print one JSON object instead of text
     """
@@ -424,13 +395,12 @@ def _write_and_print(result: "SearchResult", folder: Path, as_json: bool) -> int
     from lvsearch.results.heldout import comparable, held_out_comparison
 
     interrupted = result.state.stopped == "interrupted"
-    status = INTERRUPTED if interrupted else 0
     if interrupted and not result.visits:
         print(
             "lvsearch: interrupted before the first fit was done; nothing to report yet: begin it with lvsearch resume",
             file=sys.stderr,
         )
-        return INTERRUPTED
+        return
     if interrupted:  # a user who stops a search should wait for the report only, not for the comparison
         print(
             "lvsearch: interrupted: writing the report of what was found; Ctrl-C again leaves it out", file=sys.stderr
@@ -440,14 +410,13 @@ def _write_and_print(result: "SearchResult", folder: Path, as_json: bool) -> int
     path = write_report(result, folder, held_out=comparison)
     if as_json:
         print(json_answer(result, Path(path).with_name(NAME)))
-        return status
+        return
     print(f"\n{summary(result, comparison)}")
     topics = topics_table(result.best_shown).map(lambda cell: visible(cell) if isinstance(cell, str) else cell)
     if not topics.empty:
         print(f"\n{topics.to_string(index=False, justify='left', formatters=_left_aligning_formatters(topics))}")
     page = Path(path).with_name(NAME).resolve().as_uri()
     print(f"\nReport: {page}\n(a summary in Markdown, pictures and tables beside it, in {visible(str(folder))})")
-    return status
 
 
 def _describe_kept(options: argparse.Namespace) -> str:

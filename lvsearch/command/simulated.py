@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 
 from lvsearch.data.corpus import Corpus
 from lvsearch.models.lda import LDA
+from lvsearch.models.plain_arguments import whole_number
 from lvsearch.models.units import BagOfWords
 from lvsearch.sizing.posterior import EstimatedPosterior
 
@@ -58,14 +59,9 @@ def planted(
 
     Raises ValueError for counts below 1.
     """
-    for name, number in (
-        ("n_topics", n_topics),
-        ("n_documents", n_documents),
-        ("n_tokens", n_tokens),
-        ("n_terms", n_terms),
-    ):
-        if number < 1:
-            raise ValueError(f"got {name}={number}, expected at least 1")
+    numbers = {"n_topics": n_topics, "n_documents": n_documents, "n_tokens": n_tokens, "n_terms": n_terms}
+    for name, number in numbers.items():
+        whole_number(name, number, least=1)
     model = LDA(concentration_per_topic * n_topics, topic_concentration)
     shape = (n_documents, n_tokens)
     units = BagOfWords(np.zeros(shape, np.int32), np.ones(shape, np.float32))

@@ -256,9 +256,8 @@ def match_references(topic_word: pd.DataFrame, references: pd.DataFrame) -> pd.D
     partner[rows], alike[rows] = names[columns], cosine[rows, columns]
     return pd.DataFrame(
         {
-            "reference": pd.Series(
-                partner, topic_word.index, dtype=object
-            ),  # without dtype=object None would become NaN
+            # without dtype=object None would become NaN
+            "reference": pd.Series(partner, topic_word.index, dtype=object),
             "cosine": alike,
             "nearest": names[cosine.argmax(1)],
             "nearest_cosine": cosine.max(1),

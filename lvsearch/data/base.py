@@ -312,6 +312,10 @@ class Data(ABC):
         lines = [f"{name + ':':<13}{visible(value)}" for name, value in self._all_facts()]
         return "\n".join([type(self).__name__, *lines, *(f"- {visible(note)}" for note in self.notes)])
 
+    def __repr__(self) -> str:
+        """Return the class and a description of the data in one line."""
+        return f"{type(self).__name__}({self.describe()})"
+
     def __str__(self) -> str:
         return self.summary()
 

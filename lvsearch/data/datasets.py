@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from lvsearch.data.corpus import Corpus
+from lvsearch.models.plain_arguments import whole_number
 from lvsearch.reading.vocabulary import read_lines
 from lvsearch.texts.analyzer import english_stop_words
 
@@ -77,8 +78,7 @@ def docstrings(size: int = 2000, seed: int = 0) -> Corpus:
     Raises:
         ValueError: the size is below 1, or there are no source files (an installation of byte code only).
     """
-    if size < 1:
-        raise ValueError(f"got size={size}; expected at least 1 document")
+    size = whole_number("size", size, least=1)
     found = _distinct_docstrings(_source_roots())
     if not found:
         raise ValueError("got no docstring of 50 words in the standard library; expected its source files (*.py)")

@@ -17,13 +17,14 @@ import pandas as pd
 from jaxtyping import Int
 
 from lvsearch.data.base import Data, Nouns, refuse_other_kind
+from lvsearch.data.matrix_inputs import common_width
 from lvsearch.data.points import Points
 from lvsearch.files.string_arrays import has_strings, pack_strings, unpack_strings
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import groups_of_rows
 from lvsearch.models.plain_arguments import as_list, as_names
 from lvsearch.models.units import GroupOfRows
-from lvsearch.tables.frames import aligned_frames, as_frame, first_repeated, is_table
+from lvsearch.tables.frames import aligned_frames, as_frame, is_table, require_distinct
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,9 +62,7 @@ class Groups(Data):
         names = _name_strings(self.names)
         if names is not None and len(names) != len(sizes):
             raise ValueError(f"got {len(names):,} names, expected {len(sizes):,}: one for each group")
-        twice = first_repeated(names or ())
-        if twice is not None:
-            raise ValueError(f"got the group name {twice!r} twice; expected distinct names")
+        require_distinct("group name", names or ())
         sizes.setflags(write=False)
         for field, value in (("sizes", sizes), ("names", names), ("notes", tuple(self.notes))):
             object.__setattr__(self, field, value)
@@ -106,15 +105,8 @@ class Groups(Data):
             group if isinstance(group, np.ma.MaskedArray) else np.asarray(group)  # masked cells are missing
             for group in listed
         ]
-        some = [number for number, matrix in enumerate(matrices) if matrix.size]
-        flat = next((number for number in some if matrices[number].ndim != 2), None)
-        widths = {matrices[number].shape[1] for number in some if flat is None}
-        if flat is not None or len(widths) > 1:
-            what = f"group {flat} of shape {matrices[flat].shape}" if flat is not None else f"{sorted(widths)} columns"
-            raise ValueError(f"got {what}; expected (rows, columns) for every group, with the same columns throughout")
-        if not some:
-            raise ValueError(f"got {len(matrices):,} groups without a single row; expected some")
-        every = np.ma.concatenate([matrices[number] for number in some])
+        common_width(matrices, "group", "row", "column")
+        every = np.ma.concatenate([matrix for matrix in matrices if matrix.size])
         rows = Points.from_array(every, missing=missing, columns=columns)
         sizes = np.array([len(matrix) if matrix.size else 0 for matrix in matrices], np.int64)
         return cls(rows, sizes, _name_strings(names))._with_notes()
@@ -270,9 +262,6 @@ class Groups(Data):
         """Return (name, value) pairs: the numbers of groups, rows, columns and cells."""
         spread = f"{int(self.sizes.min()):,} to {int(self.sizes.max()):,} rows each"
         return (("groups", f"{self.n_units:,}, {spread}"), *self.rows.facts())
-
-    def __repr__(self) -> str:
-        return f"Groups({self.describe()})"
 
     def _with_notes(self) -> "Groups":
         """Return these groups, which were just read, with the rows' notes and a note on groups without rows."""

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from lvsearch.files.plain_text import visible
 from lvsearch.models.components.categorical import indicator_name, number_name
 from lvsearch.models.plain_arguments import as_list, as_names, shortened_repr
-from lvsearch.tables.frames import first_repeated, has_column
+from lvsearch.tables.frames import has_column, require_distinct
 
 LARGEST, SMALLEST = 1e15, 1e-15
 """The limits of the largest value of a column. Inference squares values in float32, whose range is 1e-38 to 3e38."""
@@ -69,9 +69,7 @@ def indicators(
     if missing not in (None, "nan"):
         raise ValueError(f'got missing={missing!r}; expected "nan", for answers that are not known, or None')
     values, observed, names = [], [], []
-    twice = first_repeated(map(str, frame.columns))
-    if twice is not None:
-        raise ValueError(f"got the column {twice!r} twice; expected distinct names")
+    require_distinct("column", map(str, frame.columns))
     numbers = as_list("numbers", numbers)
     lost = [name for name in numbers if not has_column(frame.columns, name)]
     if lost:
@@ -145,6 +143,23 @@ def real_matrix(X: Any) -> Float[np.ndarray, "row column"]:
             "list of numbers, X[None] one row"
         )
     return array.astype(np.float64)
+
+
+def common_width(matrices: Sequence[np.ndarray], whole: str, row: str, cell: str) -> int:
+    """Return the number of columns of several matrices; those without rows may have any.
+
+    whole, row, cell: what a matrix, a row and a column are called in errors, such as "group", "row" and "column".
+
+    Raises ValueError for arrays of other than two axes, for matrices of several widths, and if none has a row.
+    """
+    odd = next((n for n, matrix in enumerate(matrices) if matrix.size and matrix.ndim != 2), None)
+    widths = {matrix.shape[1] for matrix in matrices if matrix.size and matrix.ndim == 2}
+    if odd is not None or len(widths) > 1:
+        got = f"{sorted(widths)} {cell}s per {row}" if odd is None else f"{whole} {odd} of shape {matrices[odd].shape}"
+        raise ValueError(f"got {got}; expected ({row}s, {cell}s) for every {whole}, with the same {cell}s throughout")
+    if not widths:
+        raise ValueError(f"got {len(matrices):,} {whole}s without a single {row}; expected some")
+    return widths.pop()
 
 
 def cell_mask(observed: Any, shape: tuple[int, ...]) -> Bool[np.ndarray, "row column"]:

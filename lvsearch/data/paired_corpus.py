@@ -26,7 +26,7 @@ from lvsearch.inference.data.images import annotated_images
 from lvsearch.models.units import AnnotatedImage
 from lvsearch.reading.counts import read_ldac
 from lvsearch.reading.vocabulary import as_strings
-from lvsearch.tables.frames import first_repeated, is_table
+from lvsearch.tables.frames import is_table, require_distinct
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,9 +61,7 @@ class PairedCorpus(Data):
     def __post_init__(self) -> None:
         counts = np.array(self.region_counts, dtype=np.int64)
         names = tuple(str(name) for name in self.region_names)
-        twice = first_repeated(names)
-        if twice is not None:
-            raise ValueError(f"got the region name {twice!r} twice; expected distinct names")
+        require_distinct("region name", names)
         if len(counts) != len(self.captions):
             raise ValueError(
                 f"got regions of {len(counts):,} images and {len(self.captions):,} captions; expected one each"
@@ -336,9 +334,6 @@ class PairedCorpus(Data):
             (self._kind(), f"{len(self.region_names):,}: {named}"),
             ("words", f"{self.captions.n_tokens:,} of a vocabulary of {len(self.vocabulary):,}"),
         )
-
-    def __repr__(self) -> str:
-        return f"PairedCorpus({self.describe()})"
 
     def _kind(self) -> str:
         """Return the word for what regions consist of: "tokens" or "features"."""

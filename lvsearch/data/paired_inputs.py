@@ -10,6 +10,7 @@ import pandas as pd
 from scipy.sparse import csr_array, issparse
 
 from lvsearch.data.corpus import Corpus
+from lvsearch.data.matrix_inputs import common_width
 from lvsearch.files.plain_text import one_line
 from lvsearch.files.untrusted_files import require_ordinary
 from lvsearch.models.plain_arguments import as_list, numbers
@@ -49,16 +50,7 @@ def regions_of(regions: Any, names: Iterable[Any] | None) -> tuple[np.ndarray, n
     for image in images:
         refuse_masked(image, "expected features that are known: leave such regions out")
     lists = [numbers("regions", image) for image in images]
-    widths = {image.shape[1] for image in lists if image.ndim == 2 and image.size}
-    bad = next((i for i, image in enumerate(lists) if image.size and image.ndim != 2), None)
-    if bad is not None or len(widths) > 1:
-        what = (
-            f"image {bad} of shape {lists[bad].shape}" if bad is not None else f"{sorted(widths)} features per region"
-        )
-        raise ValueError(f"got {what}; expected (regions, features) for every image, with the same features throughout")
-    if not widths:
-        raise ValueError(f"got {len(lists):,} images without a single region; expected some")
-    width = widths.pop()
+    width = common_width(lists, "image", "region", "feature")
     held = np.concatenate([image.reshape(-1, width) for image in lists])
     named = tuple(str(name) for name in _default_names("feature", names, width))
     return held, np.array([len(image) if image.size else 0 for image in lists], np.int64), named

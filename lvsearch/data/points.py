@@ -26,7 +26,7 @@ from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows
 from lvsearch.models.plain_arguments import as_list, yes_or_no
 from lvsearch.models.units import Row
-from lvsearch.tables.frames import as_frame, columns_in_words, first_repeated, is_table
+from lvsearch.tables.frames import as_frame, columns_in_words, is_table, refuse_levels, require_distinct
 from lvsearch.tables.number_tables import NumberStyle, columns_without_numbers, read_numbers, refuse_text
 
 ROW_KINDS = ("text", "whole", "number", "time", "date", "duration", "period[…]")
@@ -89,9 +89,7 @@ class Points(Data):
                 "expected one True or False for each cell"
             )
         columns = name_strings("columns", self.columns, n_columns) or ()
-        twice = first_repeated(columns)
-        if twice is not None:
-            raise ValueError(f"got the column name {twice!r} twice; expected distinct names")
+        require_distinct("column name", columns)
         observed = np.array(self.observed, dtype=bool)
         values = np.where(observed, np.asarray(self.values, dtype=np.float64), 0.0) + 0.0  # no −0: it prints as 0
         refuse_nan(values, columns)
@@ -187,8 +185,7 @@ class Points(Data):
                 f"as text or objects; expected a column of numbers: "
                 f"frame[{first!r}] = pandas.to_numeric(frame[{first!r}])"
             )
-        if isinstance(frame.index, pd.MultiIndex) or isinstance(frame.columns, pd.MultiIndex):
-            raise ValueError("got several levels of names; expected one: frame.reset_index(), or join them")
+        refuse_levels(frame)
         if is_table(observed):
             observed = _mask_of_frame(as_frame(observed), frame)
         names = None if _is_default_index(frame.index) else frame.index
@@ -441,9 +438,6 @@ class Points(Data):
         So points can be given wherever an array of numbers can, for example to `DiagonalComponents.weak`.
         """
         return np.array(self.values, dtype, copy=copy is not False)
-
-    def __repr__(self) -> str:
-        return f"Points({self.describe()})"
 
     def _cells(self) -> str:
         """Return the number of observed cells in words, such as "2,310 of 2,400 cells"."""

@@ -20,7 +20,15 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from lvsearch.files.storage import MANIFEST, CorruptFolderError, refuse_existing, write_text
+from lvsearch.files.storage import (
+    MANIFEST,
+    CorruptFolderError,
+    digest_of,
+    is_plain,
+    ordered_json,
+    refuse_existing,
+    write_bytes,
+)
 from lvsearch.files.untrusted_files import read_ordinary
 from lvsearch.inference.data.mapped import FileArray
 
@@ -110,10 +118,8 @@ class FolderWriter:
         body: any JSON-able data, which `open_arrays` returns again
         """
         content = {"arrays": self._entries, "body": body}
-        text = json.dumps(content, indent=1, sort_keys=True)
-        digest = hashlib.sha256(text.encode()).hexdigest()
-        manifest = {"format": FORMAT, "sha256": digest, **content}
-        write_text(self.folder / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True))
+        manifest = {"format": FORMAT, "sha256": digest_of(ordered_json(content)), **content}
+        write_bytes(self.folder / MANIFEST, ordered_json(manifest))
 
     def close(self) -> None:
         """Close the files of all arrays, complete or not."""
@@ -200,8 +206,7 @@ def _manifest(folder: Path) -> tuple[Any, Mapping[str, tuple[np.dtype, int, str]
                 "wrote is read by lv.load or lv.load_fit, one of another version with that version"
             )
         content = {key: manifest[key] for key in ("arrays", "body")}
-        text = json.dumps(content, indent=1, sort_keys=True)
-        if hashlib.sha256(text.encode()).hexdigest() != manifest["sha256"]:
+        if digest_of(ordered_json(content)) != manifest["sha256"]:
             raise CorruptFolderError(
                 f"{path} was changed after it was written (checksum differs); restore it from a copy"
             )
@@ -213,6 +218,6 @@ def _manifest(folder: Path) -> tuple[Any, Mapping[str, tuple[np.dtype, int, str]
         raise
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptFolderError(f"{path} is damaged or foreign ({error!r}); restore it from a copy") from error
-    if any(set(name) & set("/\\:\0") or dtype.hasobject for name, (dtype, _, _) in entries.items()):
+    if any(not is_plain(name) or dtype.hasobject for name, (dtype, _, _) in entries.items()):
         raise CorruptFolderError(f"{path} names arrays that are not ours; restore it from a copy")
     return content["body"], entries

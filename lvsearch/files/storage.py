@@ -149,7 +149,7 @@ MANIFEST = "manifest.json"
 OURS = re.compile(r".+-[0-9a-f]{16}\.npz|\..+-[0-9a-f]{16}\.npz-\w+\.tmp|\.manifest\.json-\w+\.tmp")
 """Matches names of array files, and of temporary files that a killed process leaves."""
 TEMPORARY = re.compile(r"\..+\.(?:json|npz|md|csv|png|html)-\w{8}\.tmp")
-"""Matches names of the temporary files of `_write_atomically`, for any kind of file."""
+"""Matches names of the temporary files of `write_bytes`, for any kind of file."""
 
 
 class CorruptFolderError(ValueError):
@@ -170,14 +170,13 @@ def write_folder(folder: Path, body: Any, arrays: Mapping[str, Mapping[str, np.n
     files = {}
     for group, content in arrays.items():
         data = _npz(content)
-        digest = _digest(data)
+        digest = digest_of(data)
         name = _file_name(group, digest)
         if not (folder / name).exists():
-            _write_atomically(folder / name, data)
+            write_bytes(folder / name, data)
         files[group] = {"file": name, "sha256": digest}
-    text = json.dumps(body, indent=1, sort_keys=True)
-    manifest = {"format": FORMAT, "sha256": _digest(text.encode()), "files": files, "body": body}
-    _write_atomically(folder / MANIFEST, json.dumps(manifest, indent=1, sort_keys=True).encode())
+    manifest = {"format": FORMAT, "sha256": digest_of(ordered_json(body)), "files": files, "body": body}
+    write_bytes(folder / MANIFEST, ordered_json(manifest))
     named = {entry["file"] for entry in files.values()}
     for stale in folder.iterdir():
         if stale.name not in named and OURS.fullmatch(stale.name):
@@ -278,13 +277,13 @@ def _read(folder: Path, content: bytes) -> tuple[Any, dict[str, dict[str, np.nda
             )
         expected, body = manifest["sha256"], manifest["body"]
         files = {group: (entry["file"], entry["sha256"]) for group, entry in manifest["files"].items()}
-        text = json.dumps(body, indent=1, sort_keys=True)
+        found = digest_of(ordered_json(body))
     except (json.JSONDecodeError, UnicodeDecodeError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CorruptFolderError(f"{path} is damaged or foreign ({error!r}); restore it from a copy") from error
-    if _digest(text.encode()) != expected:
+    if found != expected:
         raise CorruptFolderError(f"{path} was changed after it was written (checksum differs); restore it from a copy")
     for group, (name, digest) in files.items():
-        if name != _file_name(group, digest) or not _is_plain(name):
+        if name != _file_name(group, digest) or not is_plain(name):
             raise CorruptFolderError(f"{path} names {name!r} for {group!r}, which is not ours; restore it from a copy")
     return body, {group: _read_group(folder / name, digest) for group, (name, digest) in files.items()}
 
@@ -325,7 +324,7 @@ def _read_group(path: Path, expected: str) -> dict[str, np.ndarray]:
         raise CorruptFolderError(f"{path} is missing: the folder is incomplete; restore it from a copy") from error
     except ValueError as error:
         raise CorruptFolderError(f"{error}; restore the folder from a copy") from error
-    if _digest(data) != expected:
+    if digest_of(data) != expected:
         raise CorruptFolderError(f"{path} is truncated or damaged (checksum differs); restore it from a copy")
     try:
         return read_arrays(data, path)
@@ -340,7 +339,7 @@ def _npz(content: Mapping[str, np.ndarray]) -> bytes:
     return buffer.getvalue()
 
 
-def _is_plain(name: str) -> bool:
+def is_plain(name: str) -> bool:
     """Return True if a file name cannot lead out of its folder, on any system."""
     return not set(name) & set("/\\:\0")
 
@@ -350,19 +349,22 @@ def _file_name(group: str, digest: str) -> str:
     return f"{group}-{digest[:16]}.npz"
 
 
-def _digest(data: bytes) -> str:
+def digest_of(data: bytes) -> str:
     """Return the SHA-256 checksum of bytes, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
 
 
+def ordered_json(value: Any) -> bytes:
+    """Return JSON data in the form in which manifests are written and their checksums computed: with sorted keys."""
+    return json.dumps(value, indent=1, sort_keys=True).encode()
+
+
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file atomically: it appears complete or not at all. Its folder is made if missing."""
+    """Write a file atomically: it appears complete or not at all. Its folder is made if missing.
+
+    It is written under a temporary name in the same folder, and gets its own when it is complete.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    _write_atomically(path, data)
-
-
-def _write_atomically(path: Path, data: bytes) -> None:
-    """Write a file under a temporary name in the same folder, and rename it to `path` when it is complete."""
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:

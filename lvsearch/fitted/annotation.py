@@ -1,6 +1,6 @@
 """Predict captions, label regions and retrieve images with a fitted model of images and captions.
 
-Every function takes a fitted model (`lv.fit(...)`, `result.best`) and images: a `PairedCorpus`, or a pair (regions,
+Images are passed to a fitted model (`lv.fit(...)`, `result.best`) as a `PairedCorpus` or as a pair (regions,
 captions). The captions of these images are used only by functions that score or show them.
 """
 
@@ -103,114 +103,6 @@ class Retrieval:
         return float(np.mean(curve["precision"].to_numpy())) if len(curve) else float("nan")
 
 
-def caption_distribution(model: "FittedImages", data: Any) -> pd.DataFrame:
-    """Return p(word | image) as a table (images, words of the vocabulary); rows sum to 1.
-
-    model: a fitted model of images with captions.
-    data: images, as a `PairedCorpus` or a pair (regions, captions). Their captions are not used.
-
-    Raises ValueError for a model without captions, and for regions of another form than the training data's.
-    """
-    images = _images(model, data)
-    return pd.DataFrame(
-        caption_distributions(model.estimate, images.dataset()),
-        index=images.captions.document_names,
-        columns=list(images.vocabulary),
-    )
-
-
-def annotate(model: "FittedImages", data: Any, n_words: int = 5) -> pd.DataFrame:
-    """Return a table with the most probable caption words of each image beside its actual caption.
-
-    model: a fitted model of images with captions.
-    data: images, as a `PairedCorpus` or a pair (regions, captions).
-    n_words: the number of words to predict for each image.
-
-    Returns a row per image, with columns `predicted` and `caption`, each a text of words joined by commas.
-
-    Raises ValueError for a model without captions, for regions of another form than the training data's, and for fewer
-    than one word.
-    """
-    images = _images(model, data)
-    probabilities = caption_distribution(model, images)
-    return pd.DataFrame(
-        {
-            "predicted": [", ".join(words) for words in _top_words(probabilities.to_numpy(), images, n_words)],
-            "caption": [", ".join(images.caption(image)) for image in range(len(images))],
-        },
-        index=probabilities.index,
-    )
-
-
-def label_regions(model: "FittedImages", data: Any, n_words: int = 2) -> pd.DataFrame:
-    """Return a table with the most probable words of each region of each image, by p(word | image, region).
-
-    model: a fitted model of images with captions.
-    data: images, as a `PairedCorpus` or a pair (regions, captions). Their captions are not used.
-    n_words: the number of words for each region.
-
-    Returns a row per region. Columns are `image` and `region` (numbers), `words` (joined by commas), and
-    `probability` (of the first word).
-
-    Raises ValueError for GM-mixture, whose regions have no words of their own, and for a model without captions.
-    Also for regions of another form than the training data's, and for fewer than one word.
-    """
-    images = _images(model, data)
-    rows = []
-    for image, probabilities in enumerate(region_distributions(model.estimate, images.dataset())):
-        words = _top_words(probabilities, images, n_words)
-        rows += [(image, n, ", ".join(w), p.max()) for n, (w, p) in enumerate(zip(words, probabilities, strict=True))]
-    return pd.DataFrame(rows, columns=["image", "region", "words", "probability"])
-
-
-def caption_scores(model: "FittedImages", data: Any) -> CaptionScores:
-    """Return log p(caption | image) of each image in nats, how many caption words are all but impossible, and which
-    words no training caption has.
-
-    model: a fitted model of images with captions.
-    data: images with their captions, as a `PairedCorpus` or a pair (regions, captions).
-
-    Raises ValueError for a model without captions, and for regions of another form than the training data's.
-    """
-    images = _images(model, data)
-    counts = images.captions.counts
-    log_p = np.log(caption_distributions(model.estimate, images.dataset()))
-    rows = np.repeat(np.arange(len(images)), np.diff(counts.indptr))
-    per_word = log_p[rows, counts.indices]
-    seen = _images(model, model.training).captions.term_totals > 0
-    unseen = np.unique(counts.indices[~seen[counts.indices]])
-    return CaptionScores(
-        np.bincount(rows, weights=per_word * counts.data, minlength=len(images)),
-        int(counts.data.sum()),
-        int(counts.data[per_word < np.log(IMPOSSIBLE)].sum()),
-        tuple(sorted(images.vocabulary[word] for word in unseen)),
-    )
-
-
-def retrieve(model: "FittedImages", data: Any, query: str | tuple[str, ...] | list[str]) -> Retrieval:
-    """Return all images ranked by p(query | image) = Π p(word | image). Ties keep the order of the images.
-
-    model: a fitted model of images with captions.
-    data: images, as a `PairedCorpus` or a pair (regions, captions). Captions only say which images are relevant.
-    query: words of the vocabulary; a single string is split at spaces.
-
-    Raises ValueError for a query without words or with unknown words, and for a model without captions.
-    Also for regions of another form than the training data's.
-
-    Source: Blei (2004), §4.2.4.
-    """
-    images = _images(model, data)
-    words = tuple(query.split() if isinstance(query, str) else as_list("query", query))
-    unknown = [word for word in words if not isinstance(word, str) or word not in images.vocabulary]
-    if unknown or not words:
-        raise ValueError(f"got the query {words!r}; expected one or more words of the vocabulary: {unknown!r} are not")
-    columns = [images.vocabulary.index(word) for word in words]
-    log_p = np.log(caption_distributions(model.estimate, images.dataset()))[:, columns].sum(1)
-    ranking = rank_images(log_p)
-    has_all = (images.captions.counts[:, columns].toarray() > 0).all(1)
-    return Retrieval(words, ranking, log_p[ranking], has_all[ranking])
-
-
 def rank_images(scores: Float[np.ndarray, " images"]) -> Int[np.ndarray, " images"]:
     """Return the numbers of the images in the order of falling score, (images,).
 
@@ -225,31 +117,6 @@ def rank_images(scores: Float[np.ndarray, " images"]) -> Int[np.ndarray, " image
         apart = falling[:-1] - falling[1:] > TIED * (1 + np.abs(falling[:-1]))
     group = np.cumsum(np.concatenate([[False], apart]))[: len(order)]
     return order[np.lexsort((order, group))]
-
-
-def absent_factor_words(model: "FittedImages", data: Any) -> AbsentFactors:
-    """Count the caption words whose most probable factor is not the most probable factor of any region of their image.
-
-    model: a fitted model of images with captions.
-    data: images with their captions, as a `PairedCorpus` or a pair (regions, captions).
-
-    Returns the number of caption words (`words`) and of words whose factor is absent from the regions (`absent`).
-
-    Raises ValueError for a model without captions, and for regions of another form than the training data's.
-
-    Source: Blei (2004), §4.2.2.
-    """
-    return absent_factors(model.estimate, _images(model, data).dataset())
-
-
-def _images(model: "FittedImages", data: Any) -> PairedCorpus:
-    """Return `data` as a `PairedCorpus` with the training data's vocabulary and form of regions.
-
-    data: a `PairedCorpus`, or a pair (regions, captions).
-    """
-    training = model.training
-    assert isinstance(training, PairedCorpus)  # what a model of images with captions is trained on
-    return training.like_this(data)
 
 
 def _top_words(probabilities: np.ndarray, images: PairedCorpus, n_words: int) -> list[list[str]]:
@@ -279,31 +146,115 @@ class FittedImages(FittedModel):
     )
 
     def caption_distribution(self, data: Any) -> pd.DataFrame:
-        """Return p(word | image) as a table (images, words of the vocabulary); rows sum to 1. Captions are not used."""
-        return caption_distribution(self, data)
+        """Return p(word | image) as a table (images, words of the vocabulary); rows sum to 1. Captions are not used.
+
+        Raises ValueError for a model without captions, and for regions of another form than the training data's.
+        """
+        images = self._images(data)
+        return pd.DataFrame(
+            caption_distributions(self.estimate, images.dataset()),
+            index=images.captions.document_names,
+            columns=list(images.vocabulary),
+        )
 
     def caption_scores(self, data: Any) -> CaptionScores:
-        """Return log p(caption | image) of each image, (images,), in nats, and the perplexity of all captions."""
-        return caption_scores(self, data)
+        """Return log p(caption | image) of each image, (images,), in nats, and the perplexity of all captions.
+
+        It also counts the caption words that are all but impossible, and lists the words that no training caption has.
+
+        Raises ValueError for a model without captions, and for regions of another form than the training data's.
+        """
+        images = self._images(data)
+        counts = images.captions.counts
+        log_p = np.log(caption_distributions(self.estimate, images.dataset()))
+        rows = np.repeat(np.arange(len(images)), np.diff(counts.indptr))
+        per_word = log_p[rows, counts.indices]
+        seen = self._images(self.training).captions.term_totals > 0
+        unseen = np.unique(counts.indices[~seen[counts.indices]])
+        return CaptionScores(
+            np.bincount(rows, weights=per_word * counts.data, minlength=len(images)),
+            int(counts.data.sum()),
+            int(counts.data[per_word < np.log(IMPOSSIBLE)].sum()),
+            tuple(sorted(images.vocabulary[word] for word in unseen)),
+        )
 
     def annotate(self, data: Any, n_words: int = 5) -> pd.DataFrame:
-        """Return a table with a row per image: its `n_words` most probable words (`predicted`) beside its `caption`."""
-        return annotate(self, data, n_words)
+        """Return a table with a row per image: its `n_words` most probable words (`predicted`) beside its `caption`.
+
+        Both columns are texts of words joined by commas.
+
+        Raises ValueError for a model without captions, for regions of another form than the training data's, and for
+        fewer than one word.
+        """
+        images = self._images(data)
+        probabilities = self.caption_distribution(images)
+        return pd.DataFrame(
+            {
+                "predicted": [", ".join(words) for words in _top_words(probabilities.to_numpy(), images, n_words)],
+                "caption": [", ".join(images.caption(image)) for image in range(len(images))],
+            },
+            index=probabilities.index,
+        )
 
     def label_regions(self, data: Any, n_words: int = 2) -> pd.DataFrame:
         """Return a table with a row per region: `image`, `region`, its `n_words` most probable `words`, `probability`.
 
-        `probability` is p(first word | image, region). Captions are not used.
+        Images and regions are numbers, words are joined by commas. `probability` is p(first word | image, region).
+        Captions are not used.
 
-        Raises ValueError for models whose regions have no words of their own.
+        Raises ValueError for models whose regions have no words of their own, such as GM-mixture, and for a model
+        without captions. Also for regions of another form than the training data's, and for fewer than one word.
         """
-        return label_regions(self, data, n_words)
+        images, rows = self._images(data), []
+        for image, shares in enumerate(region_distributions(self.estimate, images.dataset())):
+            words = _top_words(shares, images, n_words)
+            rows += [(image, n, ", ".join(w), p.max()) for n, (w, p) in enumerate(zip(words, shares, strict=True))]
+        return pd.DataFrame(rows, columns=["image", "region", "words", "probability"])
 
     def retrieve(self, data: Any, query: str | tuple[str, ...] | list[str]) -> Retrieval:
-        """Return all images ranked by the probability of a query's words, the best image first.
+        """Return all images ranked by p(query | image) = Π p(word | image), the best image first.
+
+        Ties keep the order of the images. Captions only say which images are relevant.
 
         query: words of the vocabulary; a single string is split at spaces.
 
-        Raises ValueError for a query without words or with unknown words.
+        Raises ValueError for a query without words or with unknown words, and for a model without captions.
+        Also for regions of another form than the training data's.
+
+        Source: Blei (2004), §4.2.4.
         """
-        return retrieve(self, data, query)
+        images = self._images(data)
+        words = tuple(query.split() if isinstance(query, str) else as_list("query", query))
+        unknown = [word for word in words if not isinstance(word, str) or word not in images.vocabulary]
+        if unknown or not words:
+            raise ValueError(
+                f"got the query {words!r}; expected one or more words of the vocabulary: {unknown!r} are not"
+            )
+        columns = [images.vocabulary.index(word) for word in words]
+        log_p = np.log(caption_distributions(self.estimate, images.dataset()))[:, columns].sum(1)
+        ranking = rank_images(log_p)
+        has_all = (images.captions.counts[:, columns].toarray() > 0).all(1)
+        return Retrieval(words, ranking, log_p[ranking], has_all[ranking])
+
+    def _images(self, data: Any) -> PairedCorpus:
+        """Return `data` as a `PairedCorpus` with the training data's vocabulary and form of regions.
+
+        data: a `PairedCorpus`, or a pair (regions, captions).
+        """
+        assert isinstance(self.training, PairedCorpus)  # what a model of images with captions is trained on
+        return self.training.like_this(data)
+
+
+def absent_factor_words(model: FittedImages, data: Any) -> AbsentFactors:
+    """Count the caption words whose most probable factor is not the most probable factor of any region of their image.
+
+    model: a fitted model of images with captions.
+    data: images with their captions, as a `PairedCorpus` or a pair (regions, captions).
+
+    Returns the number of caption words (`words`) and of words whose factor is absent from the regions (`absent`).
+
+    Raises ValueError for a model without captions, and for regions of another form than the training data's.
+
+    Source: Blei (2004), §4.2.2.
+    """
+    return absent_factors(model.estimate, model._images(data).dataset())

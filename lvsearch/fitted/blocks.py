@@ -23,20 +23,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class FittedBlocks(FittedModel):
+class FittedBlocks(FittedModel[LatentBlockModel]):
     """A latent block model, fitted at one size (number of row clusters, number of column clusters).
 
     A block is the cells of one row cluster in one column cluster. Tables have the names of the data's rows and columns.
     """
 
     _useful_calls: ClassVar[tuple[str, ...]] = ("row_labels()", "column_labels()", "block_means()", "plot_blocks()")
-
-    @property
-    def model(self) -> LatentBlockModel:
-        """The model (its type and hyper-parameters) that was fitted, without its fitted parameters."""
-        model = self.estimate.model
-        assert isinstance(model, LatentBlockModel)
-        return model
 
     def row_memberships(self, data: Any = None) -> pd.DataFrame:
         """Return the probability of each row cluster for each row under the fit, (rows, row clusters); rows sum to 1.
@@ -91,68 +84,49 @@ class FittedBlocks(FittedModel):
         return draw_captioned(ax, self.draw_blocks, height=6.4)
 
     def draw_blocks(self, axes: "Axes") -> Caption:
-        """Draw the training matrix in the order of its clusters on existing axes, and return a caption without drawing
-        it.
+        """Draw the training matrix with rows and columns in the order of their clusters, on existing axes.
+
+        Clusters are ordered by the falling mean of their cells. So are rows and columns within a cluster.
+
+        Returns a caption, without drawing it.
         """
-        points = self._data_as(Points, None)
-        return draw_blocks(
-            points, self.row_labels().to_numpy(), self.column_labels().to_numpy(), self.block_means(), axes
+        from matplotlib.colors import LinearSegmentedColormap
+
+        points, palette = self._data_as(Points, None), palette_of(axes)
+        values, (n_rows, n_columns) = np.asarray(points.values), points.shape
+        order_rows, row_edges = _order_by_cluster(values, self.row_labels().to_numpy(), points.observed)
+        labels = self.column_labels().to_numpy()
+        order_columns, column_edges = _order_by_cluster(values.T, labels, points.observed.T)
+        # missing cells are NaN, shown in grey; the extreme per cent of values share the end colours
+        shades = LinearSegmentedColormap.from_list("cells", [palette.background, palette.band, palette.main])
+        shades = shades.with_extremes(bad=palette.grid)
+        low, high = np.nanquantile(values, [0.01, 0.99])
+        shown = values[np.ix_(order_rows, order_columns)]
+        axes.imshow(shown, cmap=shades, vmin=low, vmax=max(high, low + 1e-9), aspect="auto", interpolation="nearest")
+        for edge in row_edges:
+            axes.axhline(edge - 0.5, color=palette.accent, linewidth=1.3)
+        for edge in column_edges:
+            axes.axvline(edge - 0.5, color=palette.accent, linewidth=1.3)
+        axes.grid(visible=False)
+        names = points.row_names or tuple(map(str, range(n_rows)))
+        if n_rows <= NAMED_ROWS:
+            axes.set_yticks(range(n_rows), [visible(names[row]) for row in order_rows], fontsize=7, parse_math=False)
+        if n_columns <= NAMED_COLUMNS:
+            shown_names = [visible(points.columns[column]) for column in order_columns]
+            small = 6.5 if n_columns <= 60 else 4.8
+            axes.set_xticks(range(n_columns), shown_names, fontsize=small, rotation=90, parse_math=False)
+        row_clusters, column_clusters = self.block_means().shape
+        missing = float(1 - points.observed.mean())
+        holes = f" Grey: the {missing:.0%} of the cells that were not observed." if missing else ""
+        return Caption(
+            f"{row_clusters} row clusters × {column_clusters} column clusters",
+            "Rows and columns in the order of their most probable clusters, the larger mean first; lines part clusters."
+            f" White to dark: {low:g} to {high:g}.{holes}",
         )
-
-
-# ── the picture ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 NAMED_ROWS, NAMED_COLUMNS = 60, 100
 """The largest numbers of rows and of columns that are labelled with their names."""
-
-
-def draw_blocks(
-    points: Points,
-    rows: Int[np.ndarray, " row"],
-    columns: Int[np.ndarray, " column"],
-    means: pd.DataFrame,
-    axes: "Axes",
-) -> Caption:
-    """Draw a matrix with rows and columns in the order of their clusters, and return a caption without drawing it.
-
-    Clusters are ordered by the falling mean of their cells. So are rows and columns within a cluster.
-
-    points: the matrix. rows: the cluster of each row. columns: the cluster of each column.
-    means: the mean of a cell of each block, row clusters × column clusters.
-    """
-    from matplotlib.colors import LinearSegmentedColormap
-
-    palette, values = palette_of(axes), np.asarray(points.values)
-    order_rows, row_edges = _order_by_cluster(values, rows, points.observed)
-    order_columns, column_edges = _order_by_cluster(values.T, columns, points.observed.T)
-    # missing cells are NaN, which the colour map shows in grey; the extreme per cent of values share the end colours
-    shades = LinearSegmentedColormap.from_list("cells", [palette.background, palette.band, palette.main]).with_extremes(
-        bad=palette.grid
-    )
-    low, high = np.nanquantile(values, [0.01, 0.99])
-    shown = values[np.ix_(order_rows, order_columns)]
-    axes.imshow(shown, cmap=shades, vmin=low, vmax=max(high, low + 1e-9), aspect="auto", interpolation="nearest")
-    for edge in row_edges:
-        axes.axhline(edge - 0.5, color=palette.accent, linewidth=1.3)
-    for edge in column_edges:
-        axes.axvline(edge - 0.5, color=palette.accent, linewidth=1.3)
-    axes.grid(visible=False)
-    names = points.row_names or tuple(map(str, range(len(rows))))
-    if len(rows) <= NAMED_ROWS:
-        axes.set_yticks(range(len(rows)), [visible(names[row]) for row in order_rows], fontsize=7, parse_math=False)
-    if len(columns) <= NAMED_COLUMNS:
-        labels = [visible(points.columns[column]) for column in order_columns]
-        small = 6.5 if len(columns) <= 60 else 4.8
-        axes.set_xticks(range(len(columns)), labels, fontsize=small, rotation=90, parse_math=False)
-    n_rows, n_columns = means.shape
-    missing = float(1 - points.observed.mean())
-    holes = f" Grey: the {missing:.0%} of the cells that were not observed." if missing else ""
-    return Caption(
-        f"{n_rows} row clusters × {n_columns} column clusters",
-        "Rows and columns in the order of their most probable clusters, the larger mean first; lines part clusters. "
-        f"White to dark: {low:g} to {high:g}.{holes}",
-    )
 
 
 def _order_by_cluster(

@@ -42,98 +42,6 @@ MOST_COLUMNS = 5
 """The number of columns in a picture of pairs, if no columns are named."""
 
 
-def plot_clusters(
-    points: Points,
-    shares: Float[np.ndarray, "row component"],
-    means: Float[np.ndarray, "component dim"],
-    covariances: Float[np.ndarray, "component dim dim"] | None,
-    columns: tuple[Any, Any] | None,
-    ax: "Axes | None",
-) -> "Axes":
-    """Draw the rows in two columns, coloured by component, with a caption, and return the axes.
-
-    Rows of uncertain component are pale. The number of each component stands at its mean.
-
-    points: the rows. shares: q(component), the probability of each component for each row.
-    means: the mean of each component.
-    covariances: the covariance of each component, drawn as an ellipse; None for components that are not Gaussian.
-    columns: the names of two columns; None for the first two. ax: the axes to draw on; None for a new figure.
-
-    Raises ValueError unless `columns` are two columns of the data.
-    """
-    chosen = checked_columns(points, points.columns[:2] if columns is None else columns, (2, 2))
-    draw = partial(draw_clusters, points, shares, means, covariances, (chosen[0], chosen[1]))
-    return draw_captioned(ax, draw, width=6.4, height=5.2)
-
-
-def draw_clusters(
-    points: Points,
-    shares: Float[np.ndarray, "row component"],
-    means: Float[np.ndarray, "component dim"],
-    covariances: Float[np.ndarray, "component dim dim"] | None,
-    columns: tuple[Any, Any],
-    axes: "Axes",
-) -> Caption:
-    """Draw the rows in two columns, coloured by component, on existing axes, and return a caption without drawing it.
-
-    points: the rows. shares: q(component), the probability of each component for each row.
-    means, covariances: of each component, in all columns. Without covariances no ellipses are drawn.
-    columns: the names of two columns of the data, on the horizontal and on the vertical axis.
-    """
-    x, y = (points.columns.index(name) for name in columns)
-    _scatter(points, shares, x, y, axes)
-    palette, of_row = palette_of(axes), shares.argmax(axis=1)
-    plate = {"boxstyle": "circle,pad=0.2", "facecolor": palette.background, "edgecolor": "none", "alpha": 0.85}
-    for component in np.unique(of_row).tolist():
-        centre = float(means[component, x]), float(means[component, y])
-        style = {"ha": "center", "va": "center", "weight": "bold", "color": palette.ink, "zorder": 4}
-        axes.annotate(str(component), centre, bbox=plate, **style)
-        if covariances is not None:
-            _ellipse(axes, centre, covariances[component][np.ix_([x, y], [x, y])], palette.colour_of_part(component))
-    axes.set_xlabel(visible(str(columns[0])), parse_math=False)
-    axes.set_ylabel(visible(str(columns[1])), parse_math=False)
-    occupied, size = len(np.unique(of_row)), shares.shape[1]
-    ellipses = "; ellipses hold 90 % of a component" if covariances is not None else ""
-    is_spread = _has_levels(points, x) or _has_levels(points, y)
-    spread = "; rows on whole numbers are moved apart at random" if is_spread else ""
-    title = with_noun(size, "components")
-    return Caption(
-        title if occupied == size else f"{title}, {occupied} with rows",
-        f"rows by their most probable component, uncertain ones pale{ellipses}{spread}",
-    )
-
-
-def plot_pairs(points: Points, shares: Float[np.ndarray, "row component"], columns: Sequence[Any] | None) -> "Figure":
-    """Draw the rows in all pairs of several columns, coloured by component, and return the figure.
-
-    The diagonal has a histogram of each column.
-
-    points: the rows. shares: q(component), the probability of each component for each row.
-    columns: the names of two or more columns; None for the first five.
-
-    Raises ValueError for fewer than two columns, and for unknown names.
-    """
-    import matplotlib.pyplot as plt
-
-    chosen = checked_columns(points, points.columns[:MOST_COLUMNS] if columns is None else columns, (2, None))
-    n = len(chosen)
-    figure, grid = plt.subplots(n, n, figsize=(2.0 * n, 2.0 * n), squeeze=False, dpi=150, layout="constrained")
-    for row, below in enumerate(chosen):
-        for column, left in enumerate(chosen):
-            axes = in_house_style(grid[row, column])
-            x, y = points.columns.index(left), points.columns.index(below)
-            if row == column:
-                _histogram(points, shares, x, axes)
-            else:
-                _scatter(points, shares, x, y, axes)
-            axes.tick_params(labelsize=7, labelbottom=row == n - 1, labelleft=column == 0 and row != 0)
-            if row == n - 1:
-                axes.set_xlabel(visible(str(left)), parse_math=False, fontsize=9)
-            if column == 0:
-                axes.set_ylabel(visible(str(below)), parse_math=False, fontsize=9)
-    return figure
-
-
 def checked_columns(points: Points, columns: Any, number: tuple[int, int | None]) -> tuple[Any, ...]:
     """Return `columns` as a tuple, checked to be names of columns of `points`.
 
@@ -226,7 +134,7 @@ MIXTURES_AT_ONCE = 16
 
 
 @dataclass(frozen=True, repr=False)
-class FittedMixture(FittedModel):
+class FittedMixture(FittedModel[MixtureModel | IndependentNormalMixture]):
     """A mixture model of rows, fitted at one size (number of components).
 
     Tables label rows with their names in the data, or with numbers if they have none.
@@ -240,13 +148,6 @@ class FittedMixture(FittedModel):
         "plot_clusters()",
         "sample(100)",
     )
-
-    @property
-    def model(self) -> MixtureModel | IndependentNormalMixture:
-        """The model (its type and hyper-parameters) that was fitted, without its fitted parameters."""
-        model = self.estimate.model
-        assert isinstance(model, MixtureModel | IndependentNormalMixture)
-        return model
 
     def weights(self) -> pd.Series:
         """Return the expected mixing weight of each component, E[π_k], as a series (components,).
@@ -452,15 +353,16 @@ class FittedMixture(FittedModel):
 
         Raises ValueError for data of fewer than two columns and for unknown names.
         """
-        return plot_clusters(*self._plot_data(), columns, ax)
+        points = self._data_as(Points, None)
+        chosen = checked_columns(points, points.columns[:2] if columns is None else columns, (2, 2))
+        return draw_captioned(ax, partial(self._draw_clusters, chosen), width=6.4, height=5.2)
 
     def draw_clusters(self, axes: "Axes") -> Caption:
         """Draw the training rows in the first two columns, coloured by component, on existing axes.
 
         Returns a caption, without drawing it.
         """
-        points, shares, means, covariances = self._plot_data()
-        return draw_clusters(points, shares, means, covariances, (points.columns[0], points.columns[1]), axes)
+        return self._draw_clusters(self._data_as(Points, None).columns[:2], axes)
 
     def plot_pairs(self, columns: Sequence[Any] | None = None) -> "Figure":
         """Draw the training rows in all pairs of several columns, with a histogram of each, and return the figure.
@@ -469,7 +371,26 @@ class FittedMixture(FittedModel):
 
         Raises ValueError for fewer than two columns and for unknown names.
         """
-        return plot_pairs(self._data_as(Points, None), self.memberships().to_numpy(), columns)
+        import matplotlib.pyplot as plt
+
+        points, shares = self._data_as(Points, None), self.memberships().to_numpy()
+        chosen = checked_columns(points, points.columns[:MOST_COLUMNS] if columns is None else columns, (2, None))
+        n = len(chosen)
+        figure, grid = plt.subplots(n, n, figsize=(2.0 * n, 2.0 * n), squeeze=False, dpi=150, layout="constrained")
+        for row, below in enumerate(chosen):
+            for column, left in enumerate(chosen):
+                axes = in_house_style(grid[row, column])
+                x, y = points.columns.index(left), points.columns.index(below)
+                if row == column:
+                    _histogram(points, shares, x, axes)
+                else:
+                    _scatter(points, shares, x, y, axes)
+                axes.tick_params(labelsize=7, labelbottom=row == n - 1, labelleft=column == 0 and row != 0)
+                if row == n - 1:
+                    axes.set_xlabel(visible(str(left)), parse_math=False, fontsize=9)
+                if column == 0:
+                    axes.set_ylabel(visible(str(below)), parse_math=False, fontsize=9)
+        return figure
 
     # ── inner ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
@@ -496,17 +417,38 @@ class FittedMixture(FittedModel):
         """Return the names of rows as the index of a table, or their numbers if they have no names."""
         return row_index(self._data_as(Points, units))
 
-    def _plot_data(self) -> tuple[Points, np.ndarray, np.ndarray, np.ndarray | None]:
-        """Return (training rows, q(component) of each row, means, covariances), which pictures of the mixture show.
+    def _draw_clusters(self, columns: Sequence[Any], axes: "Axes") -> Caption:
+        """Draw the training rows in two columns, coloured by component, on existing axes.
 
-        Covariances are None for components that are not elliptical, which get no ellipse.
+        The number of each component stands at its mean, and an ellipse around it where the component is elliptical.
+
+        columns: the names of two columns of the data, on the horizontal and on the vertical axis.
+
+        Returns a caption, without drawing it.
         """
-        means, covariances = self._moments()
-        return (
-            self._data_as(Points, None),
-            self.memberships().to_numpy(),
-            means,
-            covariances if self.model.components.elliptical else None,
+        points, shares = self._data_as(Points, None), self.memberships().to_numpy()
+        (means, covariances), has_ellipses = self._moments(), self.model.components.elliptical
+        x, y = (points.columns.index(name) for name in columns)
+        _scatter(points, shares, x, y, axes)
+        palette, of_row = palette_of(axes), shares.argmax(axis=1)
+        plate = {"boxstyle": "circle,pad=0.2", "facecolor": palette.background, "edgecolor": "none", "alpha": 0.85}
+        for component in np.unique(of_row).tolist():
+            centre = float(means[component, x]), float(means[component, y])
+            style = {"ha": "center", "va": "center", "weight": "bold", "color": palette.ink, "zorder": 4}
+            axes.annotate(str(component), centre, bbox=plate, **style)
+            if has_ellipses:
+                covariance = covariances[component][np.ix_([x, y], [x, y])]
+                _ellipse(axes, centre, covariance, palette.colour_of_part(component))
+        axes.set_xlabel(visible(str(columns[0])), parse_math=False)
+        axes.set_ylabel(visible(str(columns[1])), parse_math=False)
+        occupied, size = len(np.unique(of_row)), shares.shape[1]
+        ellipses = "; ellipses hold 90 % of a component" if has_ellipses else ""
+        is_spread = _has_levels(points, x) or _has_levels(points, y)
+        spread = "; rows on whole numbers are moved apart at random" if is_spread else ""
+        title = with_noun(size, "components")
+        return Caption(
+            title if occupied == size else f"{title}, {occupied} with rows",
+            f"rows by their most probable component, uncertain ones pale{ellipses}{spread}",
         )
 
     @property

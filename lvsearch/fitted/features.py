@@ -31,7 +31,7 @@ MOST_NUMBERS = 120
 
 
 @dataclass(frozen=True, repr=False)
-class FittedFeatures(FittedModel):
+class FittedFeatures(FittedModel[IBP]):
     """A binary feature model, fitted at one size (number of features).
 
     A row is the sum of the loadings of the features that it has, plus Gaussian noise.
@@ -63,7 +63,6 @@ class FittedFeatures(FittedModel):
         """
         other = comparable_fit(FittedFeatures, other, self.training)
         mine, theirs = (fit.loadings().to_numpy(np.float64) for fit in (self, other))
-        assert isinstance(self.model, IBP)
         given = self.model.noise_precision
         precision = site_value(self.estimate, "noise_precision") if isinstance(given, GammaPrior) else given
         return np.exp(-np.asarray(precision, np.float64) / 8 * ((mine[:, None] - theirs) ** 2).sum(axis=-1))

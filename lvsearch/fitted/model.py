@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import jax
 import numpy as np
@@ -51,6 +51,7 @@ UNITS_AT_ONCE, OBSERVATIONS_AT_ONCE = 20_000, 4_000_000
 
 Kind = TypeVar("Kind", bound=Data)
 Self = TypeVar("Self", bound="FittedModel")
+ModelType = TypeVar("ModelType", bound=Model)
 
 
 def column_names_of(values: pd.DataFrame, rows: Points, *, relative: bool) -> tuple[str, ...]:
@@ -232,7 +233,7 @@ def _nats(value: float, to_whole: Callable[[float], int]) -> str:
 
 
 @dataclass(frozen=True, repr=False)
-class FittedModel:
+class FittedModel(Generic[ModelType]):
     """A model fitted at one size, with its training data. Scores are in nats; higher is better.
 
     | field | meaning |
@@ -290,9 +291,9 @@ class FittedModel:
             return None
 
     @property
-    def model(self) -> Model:
+    def model(self) -> ModelType:
         """The model (its type and hyper-parameters) that was fitted, without its fitted parameters."""
-        return self.estimate.model
+        return cast(ModelType, self.estimate.model)  # `lvsearch.fitted.kinds` chooses the class of a fit by its model
 
     def save(self, folder: str | Path) -> None:
         """Write the fit and its training data to a new folder, which `lv.load_fit` reads; no pickle is used.

@@ -31,6 +31,7 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from lvsearch.inference.mixtures.partitions import by_appearance
+from lvsearch.models.plain_arguments import one_of
 from lvsearch.pictures.style import Caption, palette_of
 
 if TYPE_CHECKING:
@@ -226,9 +227,7 @@ def closest_partition(draws: Int[np.ndarray, "draw row"], index: pd.Index, loss:
 
     Raises ValueError for another loss.
     """
-    if loss not in LOSSES:
-        raise ValueError(f"got loss={loss!r}, expected one of {', '.join(map(repr, LOSSES))}")
-    measure = LOSSES[loss]
+    measure = LOSSES[one_of("loss", loss, tuple(LOSSES))]
     looked_at = min(len(draws), max(FEWEST_SEARCHED, SEARCHED_LABELS // draws.shape[1]))
     some = draws[np.unique(np.linspace(0, len(draws) - 1, looked_at).astype(int))]
     begun = sorted(_beginnings(some), key=lambda each: measure.distances(each, some).mean())

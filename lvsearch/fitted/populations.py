@@ -21,20 +21,13 @@ POPULATION = "population"
 
 
 @dataclass(frozen=True, repr=False)
-class FittedPopulations(FittedModel):
+class FittedPopulations(FittedModel[Admixture]):
     """A fitted admixture model, whose individuals inherit from several populations.
 
     `transform` returns each individual's expected shares of the populations, (individuals, populations).
     """
 
     _useful_calls: ClassVar[tuple[str, ...]] = ("ancestry()", "frequencies()", "plot_ancestry()", "transform(new)")
-
-    @property
-    def model(self) -> Admixture:
-        """The model (its type and hyper-parameters) that was fitted, without its fitted parameters."""
-        model = self.estimate.model
-        assert isinstance(model, Admixture)
-        return model
 
     def ancestry(self, data: Any = None) -> pd.DataFrame:
         """Return the expected share of each population in each individual's genome, (individuals, populations).

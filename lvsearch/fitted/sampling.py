@@ -5,7 +5,7 @@ from typing import Any
 
 import jax
 
-from lvsearch.data.kinds import data_for
+from lvsearch.data.kinds import data_for, require_model
 from lvsearch.files.storage import CorruptFolderError, new_folder, read_folder, write_folder
 from lvsearch.inference.chains import Chain, Sampler
 from lvsearch.inference.compiles import prepare_programs
@@ -213,12 +213,10 @@ def load_trace(folder: str | Path) -> Trace:
 
 def _check_model(model: Any) -> None:
     """Raise ValueError unless `model` is a model whose parameters all have a prior, so that they can be drawn."""
-    if not isinstance(model, Model):
-        raise ValueError(f"got {model!r}, expected a model such as lv.models.LDA(), with its parentheses")
-    name = type(model).__name__
+    require_model(model)
     estimated = [site for site, each in model.globals().items() if isinstance(each.family, POINTS)]
     if estimated:
         raise ValueError(
-            f"got {name} with estimated {', '.join(estimated)}; expected a model whose parameters have a prior, from "
-            "whose posterior they can be drawn: leave plug_in() out"
+            f"got {type(model).__name__} with estimated {', '.join(estimated)}; expected a model whose parameters have "
+            "a prior, from whose posterior they can be drawn: leave plug_in() out"
         )

@@ -23,7 +23,7 @@ STATE, SEQUENCE = "state", "sequence"
 
 
 @dataclass(frozen=True, repr=False)
-class FittedSequences(FittedModel):
+class FittedSequences(FittedModel[HiddenMarkov]):
     """A hidden Markov model, fitted at one size (number of states).
 
     Parameters are at their posterior means, in the units of the data. A unit is one sequence of rows. `transform`
@@ -32,13 +32,6 @@ class FittedSequences(FittedModel):
     """
 
     _useful_calls: ClassVar[tuple[str, ...]] = ("paths()", "transitions()", "means()", "dwell_times()", "sample([100])")
-
-    @property
-    def model(self) -> HiddenMarkov:
-        """The model (its type and hyper-parameters) that was fitted, without its fitted parameters."""
-        model = self.estimate.model
-        assert isinstance(model, HiddenMarkov)
-        return model
 
     def start(self) -> pd.Series:
         """Return the probability of each state at the beginning of a sequence, as a series (states,)."""

@@ -196,7 +196,7 @@ def estimate_arrays(estimate: Estimate) -> dict[str, np.ndarray]:
     after a full stop, as in "components.log_precision".
     """
     leaves = jax.tree_util.tree_leaves_with_path(estimate.natural)
-    return {_array_name(path): np.asarray(leaf) for path, leaf in leaves}
+    return {path_name(path): np.asarray(leaf) for path, leaf in leaves}
 
 
 def decode_estimate(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) -> Estimate:
@@ -208,14 +208,14 @@ def decode_estimate(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
     """
     model = decode_model(entry["model"])
     blank = {name: site.family.zeros((1,) * len(site.axes), np.float32) for name, site in model.globals().items()}
-    natural = jax.tree_util.tree_map_with_path(lambda path, _: arrays[_array_name(path)], blank)
+    natural = jax.tree_util.tree_map_with_path(lambda path, _: arrays[path_name(path)], blank)
     low, high = entry["bounds"]
     return Estimate(model, tuple(entry["size"]), natural, low, high, entry["passes"])
 
 
-def _array_name(path: tuple) -> str:
-    """Return the name of one array of natural parameters, such as "components.log_precision".
+def path_name(path: tuple) -> str:
+    """Return the name of an array in a pytree of parameters, or of a number in a model: "components.log_precision".
 
-    path: the position of the array in the pytree of natural parameters, as JAX' key path.
+    path: the position of the array in the pytree, as JAX' key path.
     """
     return jax.tree_util.keystr(path, simple=True, separator=".")

@@ -42,7 +42,7 @@ LEVELS = (5.0, 95.0)
 
 
 @dataclass(frozen=True, repr=False)
-class FittedTopics(FittedModel, ReadableTopics):
+class FittedTopics(FittedModel[TopicModel], ReadableTopics):
     """A topic model, fitted at one size (number of topics): documents draw their words from topics.
 
     In shapes, `topic` stands for the number of topics K, `word` for the vocabulary, and `docs` for the documents.
@@ -57,13 +57,6 @@ class FittedTopics(FittedModel, ReadableTopics):
         "plot_topic_map()",
         "coherence()",
     )
-
-    @property
-    def model(self) -> TopicModel:
-        """The model (its type and hyper-parameters) that was fitted, without its fitted parameters."""
-        model = self.estimate.model
-        assert isinstance(model, TopicModel)
-        return model
 
     @property
     def alpha(self) -> Float[np.ndarray, " topic"]:
@@ -424,11 +417,11 @@ class ArrangedTopics(ReadableTopics):
 
     def __repr__(self) -> str:
         """Return a few lines that say how the topics of which fit are shown."""
-        return text_card(self._headline, self._facts)
+        return text_card(self.arrangement.describe(), self._facts)
 
     def _repr_html_(self) -> str:
         """Return the card that a notebook shows, with the same facts as `print`."""
-        return html_card(self._headline, self._facts)
+        return html_card(self.arrangement.describe(), self._facts)
 
     def renamed(self, names: Mapping[int, str]) -> "ArrangedTopics":
         """Return the topics with further names of your own, {number of the topic: name}.
@@ -479,10 +472,6 @@ class ArrangedTopics(ReadableTopics):
         """
         return self.arrangement.shares(np.asarray(self.fit.transform(data), np.float64))
 
-    def component_names(self) -> tuple[str, ...]:
-        """Return a distinct name for each topic that is shown, in the order of `topic_numbers`."""
-        return tuple(self.names())
-
     @property
     def topic_numbers(self) -> tuple[int, ...]:
         """The number of each topic that is shown, in order: that of the fit, or of the first of several merged ones."""
@@ -502,11 +491,6 @@ class ArrangedTopics(ReadableTopics):
         fit = self.fit
         parts = FitParts(fit.size, fit.evidence, fit.estimate, fit.training)
         save_parts(parts, as_path("folder", folder), self.arrangement.to_json())
-
-    @property
-    def _headline(self) -> str:
-        """The topics that are shown, in one line, such as "7 of 12 topics: 5 merged into 2, 2 hidden"."""
-        return self.arrangement.describe()
 
     @property
     def _facts(self) -> tuple[Fact, ...]:

@@ -32,6 +32,7 @@ from lvsearch.inference.engine.summed_out import log_unit_summed
 from lvsearch.models.contract import Model, Statistics, Unit
 from lvsearch.models.families import IndicatorFamily
 from lvsearch.models.kernels import copies_arrays, full_precision
+from lvsearch.models.plain_arguments import whole_number
 
 
 class MeanFieldState(NamedTuple):
@@ -181,9 +182,8 @@ def mean_field(
 
     Raises ValueError for sizes and numbers of sweeps that are not positive.
     """
-    if local_sweeps < 1:
-        raise ValueError(f"got local_sweeps={local_sweeps}, expected at least 1")
-    return MeanFieldFunctions(checked_places(size, extents, capacity), local_sweeps)
+    sweeps = whole_number("local_sweeps", local_sweeps, least=1)
+    return MeanFieldFunctions(checked_places(size, extents, capacity), sweeps)
 
 
 def _like(new: Any, old: Any) -> Any:

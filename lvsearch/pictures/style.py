@@ -238,6 +238,16 @@ def draw_captioned(
     return axes
 
 
+def lay_out(axes: "Axes") -> None:
+    """Lay out the figure of existing axes, so that their width is the one that the finished picture has.
+
+    Lines of a caption are as long as the axes are wide, and names beside the axes take room.
+    """
+    figure = axes.get_figure(root=True)
+    assert figure is not None  # axes always have a figure
+    figure.draw_without_rendering()
+
+
 def _wrap(text: str, width: int) -> list[str]:
     """Return a text broken into lines of at most `width` characters.
 

@@ -29,6 +29,7 @@ from lvsearch.reading.counts import (
     parse_svmlight,
     svmlight_first_id,
     svmlight_labels,
+    uci_head,
 )
 from lvsearch.reading.opening import (
     LINES,
@@ -117,13 +118,7 @@ class TextSource(NamedTuple):
 def _lines(path: Path, encoding: str) -> Iterator[Documents]:
     """Yield the documents of a text file with a document per line, in blocks."""
     with open_text(path, encoding) as file:
-        block: list[str] = []
-        for line in file:
-            block.append(line.removesuffix("\n"))
-            if len(block) == DOCUMENTS:
-                yield Documents(block)
-                block = []
-        if block:
+        while block := [line.removesuffix("\n") for line in islice(file, DOCUMENTS)]:
             yield Documents(block)
 
 
@@ -177,23 +172,13 @@ def _json_frames(source: TextSource) -> Iterator[pd.DataFrame]:
                 columns |= dict.fromkeys(json_record(line, source.path, number))
     require_columns(pd.Index(list(columns)), source.path, source.text, source.id)
 
-    def framed(records: list[dict[str, Any]], first: int) -> pd.DataFrame:
-        """Return records as a data frame whose rows are numbered from `first`."""
-        index = pd.RangeIndex(first, first + len(records))
-        return fill_empty_texts(json_frame(records, list(columns), index), source.text)
-
+    first = 0
     with open_text(source.path, source.encoding) as file:
-        block: list[dict[str, Any]] = []
-        first = 0
-        for line in file:
-            if not line.strip():
-                continue
-            block.append(json.loads(line))
-            if len(block) == DOCUMENTS:
-                yield framed(block, first)
-                first, block = first + DOCUMENTS, []
-        if block:
-            yield framed(block, first)
+        records = (json.loads(line) for line in file if line.strip())
+        while block := list(islice(records, DOCUMENTS)):
+            index = pd.RangeIndex(first, first + len(block))
+            yield fill_empty_texts(json_frame(block, list(columns), index), source.text)
+            first += len(block)
 
 
 def _arrow_frames(source: TextSource) -> Iterator[pd.DataFrame]:
@@ -414,13 +399,7 @@ class _Entries(NamedTuple):
 def _uci(path: Path) -> _Entries:
     """Read the three head lines of a UCI file, and return how to read its entries."""
     with open_text(path) as file:
-        head = [line.strip() for line in islice(file, 3)]
-    if len(head) < 3 or not all(line.isascii() and line.isdigit() for line in head):
-        raise ValueError(
-            f"{path}: got {' / '.join(head)[:60]!r} first; expected three lines with a whole number each, documents, "
-            "words and entries, as UCI's docword files have"
-        )
-    return _Entries(path, *(int(line) for line in head), lines_before=3, integral=True)
+        return _Entries(path, *uci_head(list(islice(file, 3)), path), lines_before=3, integral=True)
 
 
 def _matrix_market(path: Path, transposed: bool) -> _Entries:

@@ -292,7 +292,16 @@ def read_matrix_market(
     Raises:
         ValueError: a file of another form; a vocabulary with as many words as there are documents.
     """
-    return orient_documents(_matrix(path), documents, words, path)
+    from scipy.io import mmread  # slow to import, and few need it
+
+    matrix_market_head(path)
+    with open_unpacked(path) as file:
+        content = file.read()
+    try:
+        matrix = csr_array(mmread(io.BytesIO(content), spmatrix=False))
+    except (ValueError, OverflowError, EOFError) as error:
+        raise ValueError(f"{path}: {one_line(error)}; expected a Matrix Market file") from error
+    return orient_documents(matrix, documents, words, path)
 
 
 class MatrixMarketHead(NamedTuple):
@@ -348,19 +357,6 @@ def matrix_market_head(path: str | os.PathLike[str]) -> MatrixMarketHead:
     return MatrixMarketHead(n_rows, n_columns, n_stored, n_lines, dense, field == "pattern", symmetric)
 
 
-def _matrix(path: str | os.PathLike[str]) -> csr_array:
-    """Return the matrix of a Matrix Market file as it is there. Raises ValueError for a file of another form."""
-    from scipy.io import mmread  # slow to import, and few need it
-
-    matrix_market_head(path)
-    with open_unpacked(path) as file:
-        content = file.read()
-    try:
-        return csr_array(mmread(io.BytesIO(content), spmatrix=False))
-    except (ValueError, OverflowError, EOFError) as error:
-        raise ValueError(f"{path}: {one_line(error)}; expected a Matrix Market file") from error
-
-
 def read_npz(path: str | os.PathLike[str], documents: str = ROWS, words: Sequence[str] | None = None) -> FileCounts:
     """Read counts from a sparse matrix that `scipy.sparse.save_npz` wrote.
 
@@ -403,6 +399,20 @@ def orient_documents(matrix: csr_array, documents: str, words: Sequence[str] | N
     return FileCounts(counts, words)
 
 
+def uci_head(lines: Sequence[str], path: str | os.PathLike[str]) -> tuple[int, int, int]:
+    """Return the numbers of documents, of words and of entries, which the first three lines of a UCI file say.
+
+    Raises ValueError for other lines, and for fewer than three.
+    """
+    head = [line.strip() for line in lines]
+    if len(head) < 3 or not all(line.isascii() and line.isdigit() for line in head):
+        raise ValueError(
+            f"{path}: got {' / '.join(head)[:60]!r} first; expected three lines with a whole number each, documents, "
+            "words and entries, as UCI's docword files have"
+        )
+    return int(head[0]), int(head[1]), int(head[2])
+
+
 def read_uci(path: str | os.PathLike[str], words: Sequence[str] | None = None) -> FileCounts:
     """Read counts from a file of UCI's bags of words (docword.*.txt).
 
@@ -419,12 +429,7 @@ def read_uci(path: str | os.PathLike[str], words: Sequence[str] | None = None) -
     # 1. the three numbers at the head
     content = read_text(path)
     head = content.split("\n", 3)
-    if len(head) < 3 or not all(line.strip().isascii() and line.strip().isdigit() for line in head[:3]):
-        raise ValueError(
-            f"{path}: got {' / '.join(head[:3])[:60]!r} first; expected three lines with a whole number each, "
-            "documents, words and entries, as UCI's docword files have"
-        )
-    n_documents, n_words, n_entries = (int(line) for line in head[:3])
+    n_documents, n_words, n_entries = uci_head(head[:3], path)
     # 2. the entries, all whole numbers in range
     body = head[3] if len(head) > 3 else ""
     try:

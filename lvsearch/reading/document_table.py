@@ -15,7 +15,7 @@ import pandas as pd
 from jaxtyping import Int
 
 from lvsearch.files.string_arrays import StoredStrings, json_list, pack_strings, unpack_strings
-from lvsearch.tables.frames import first_repeated
+from lvsearch.tables.frames import refuse_levels, require_distinct
 
 KINDS = ("flag", "whole", "number", "time", "text")
 """The kinds of columns: bool; int64; float64, NaN where missing; datetime64[ns], NaT where missing; text, None where
@@ -85,12 +85,9 @@ class DocumentTable:
         Raises:
             ValueError: several levels of names; a column name twice; with `strict` a column that cannot be kept.
         """
-        if isinstance(frame.index, pd.MultiIndex) or isinstance(frame.columns, pd.MultiIndex):
-            raise ValueError("got several levels of names; expected one: frame.reset_index(), or join them")
+        refuse_levels(frame)
         names = [str(name) for name in frame.columns]
-        twice = first_repeated(names)
-        if twice is not None:
-            raise ValueError(f"got the column {twice!r} twice; expected distinct names")
+        require_distinct("column", names)
         columns, left_out = [], []
         for place, name in enumerate(names):
             column = column_of(name, frame.iloc[:, place])

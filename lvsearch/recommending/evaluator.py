@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,7 @@ from lvsearch.sizing.evidence import Evidence
 from lvsearch.sizing.fit import Evaluator, Fit, HeldOutScores, TopicQuality
 from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.sizes import Size, SizePrior, weak
+from lvsearch.sizing.univariate import require_prior
 
 PREDICTIVE = "predictive"
 """The value of `SearchSettings.evidence` for a search by prediction."""
@@ -125,26 +127,13 @@ class PredictiveEvaluator(ModelEvaluator):
 
         The fits so far stay behind; the same parts of the data are made again from the seed.
         """
-        return _rebuild_evaluator, (
-            self.base_model,
-            self.training,
-            self.held_out,
-            self.parts,
-            self._fold_seed,
-            self.chunks,
-        )
+        said = {"held_out": self.held_out, "parts": self.parts, "seed": self._fold_seed, "chunks": self.chunks}
+        return partial(PredictiveEvaluator, self.base_model, self.training, **said), ()
 
     def split_over(self, mesh: Mesh) -> "PredictiveEvaluator":
         """Return a copy of this evaluator whose units are split over the devices of a mesh."""
-        return PredictiveEvaluator(
-            self.base_model,
-            self.training,
-            held_out=self.held_out,
-            parts=self.parts,
-            seed=self._fold_seed,
-            chunks=self.chunks,
-            mesh=mesh,
-        )
+        make_anew, _ = self.__reduce__()
+        return make_anew(mesh=mesh)
 
     # ── what the search asks ────────────────────────────────────────────────────────────────────────────────────────
 
@@ -295,13 +284,6 @@ class PredictiveEvaluator(ModelEvaluator):
         return self._folds[part]
 
 
-def _rebuild_evaluator(
-    model: Model, training: Data, held_out: Data | None, parts: int, seed: int, chunks: Chunks
-) -> PredictiveEvaluator:
-    """Return a new evaluator in another process, from the arguments that `PredictiveEvaluator.__reduce__` returned."""
-    return PredictiveEvaluator(model, training, held_out=held_out, parts=parts, seed=seed, chunks=chunks)
-
-
 def model_evaluator(
     model: Model,
     training: Data,
@@ -355,8 +337,7 @@ def checked_prior(evidence: str, prior: SizePrior | None, dimension: int) -> Siz
             'got a prior with evidence="predictive", expected none: sizes are compared by what they predict. '
             "max_size= says which sizes to try"
         )
-    if not isinstance(prior, SizePrior):
-        raise ValueError(f"got prior={prior!r}, expected one of lv.sizes, such as lv.sizes.Poisson(10)")
+    require_prior(prior)
     return prior
 
 

@@ -70,11 +70,9 @@ def page_of(result: Findings, held_out: pd.DataFrame | None = None) -> Page:
     # 1. pictures of the answer: held-out data first, then the posterior, then what was asked of the answer
     best_size = result.best_size  # raises where there is nothing to report
     best, shown_best = (None, None) if result.training is None else (result.best, result.best_shown)
-    lead = (
-        []
-        if held_out is None
-        else [draw_with_caption(partial(draw_held_out, held_out), "heldout", "Held-out score of each size")]
-    )
+    lead = []
+    if held_out is not None:
+        lead.append(draw_with_caption(partial(draw_held_out, held_out), "heldout", "Held-out score of each size"))
     shown = "What each size predicts" if result.by_prediction else "Probability of each size"
     lead.append(draw_with_caption(partial(draw_posterior, result), "posterior", shown))
     asked = result.scrutiny
@@ -85,18 +83,12 @@ def page_of(result: Findings, held_out: pd.DataFrame | None = None) -> Page:
     if result.prior.dimension == 2:
         lead.append(draw_with_caption(partial(draw_lattice, result), "lattice", "Probability over both numbers", 4.6))
     # 2. pictures of what the answer rests on, and the facts
-    evidence = (
-        ()
-        if result.by_prediction
-        else (
-            draw_with_caption(partial(draw_evidence, result), "evidence", "Evidence of each size"),
-            *(  # chains over partitions that were interrupted have an answer, and no fit yet
-                [draw_with_caption(partial(draw_progress, result), "progress", "Evidence against the time spent")]
-                if has_progress(result)
-                else []
-            ),
-        )
-    )
+    evidence = []
+    if not result.by_prediction:
+        evidence.append(draw_with_caption(partial(draw_evidence, result), "evidence", "Evidence of each size"))
+        if has_progress(result):  # chains over partitions that were interrupted have an answer, and no fit yet
+            drawn = draw_with_caption(partial(draw_progress, result), "progress", "Evidence against the time spent")
+            evidence.append(drawn)
     known = [Entry(fact.name, fact.text) for fact in facts(result, held_out)]
     first = FIRST if held_out is None else ("held-out", *FIRST)
     numbers = {name: str(value) for name, value in versions().items()} | {"Python": platform.python_version()}
@@ -109,7 +101,7 @@ def page_of(result: Findings, held_out: pd.DataFrame | None = None) -> Page:
         sizes=grid_of("Sizes near the answer", near_table(result)),
         parts=None if shown_best is None else _parts_of_best(result, shown_best),
         between=None if best is None else _draw_split_and_merged(result, best, best_size),
-        evidence=evidence,
+        evidence=tuple(evidence),
         facts=tuple(entry for entry in known if entry.name not in (*first, *ELSEWHERE)),
         settings=_settings(result, known),
         versions=tuple(Entry(name, text) for name, text in numbers.items()),

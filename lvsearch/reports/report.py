@@ -44,26 +44,19 @@ LISTED_WORDS = 30
 """The number of words of a topic in `topic_words.csv`."""
 
 
-def write_report(
-    result: Findings, folder: str | Path, test: Any = None, *, held_out: pd.DataFrame | None = None
-) -> Path:
+def write_report(result: Findings, folder: str | Path, *, held_out: pd.DataFrame | None = None) -> Path:
     """Write the report of a search into `folder` (made if missing) and return the path of its `summary.md`.
 
     result: the search
     folder: where the report is written
-    test: documents or rows that the search did not see; the report then compares the kept sizes on them
-    held_out: the comparison of the kept sizes on held-out data, if it was computed already by
-        `lvsearch.results.heldout.held_out_comparison`
+    held_out: the comparison of the kept sizes on held-out data, by `lvsearch.results.heldout.held_out_comparison`
 
-    Raises ValueError for a search without a single successful fit, and for test data over other words or columns.
+    Raises ValueError for a search without a single successful fit.
     """
-    from lvsearch.results.heldout import held_out_comparison
     from lvsearch.results.plots import plot_bounds, plot_held_out, plot_posterior
 
     folder = Path(folder)
     result.best_size  # noqa: B018 — raises where there is nothing to report
-    if held_out is None and test is not None:
-        held_out = held_out_comparison(result, test)
     folder.mkdir(parents=True, exist_ok=True)
     for name, table in _tables(result, held_out).items():
         write_table(folder / f"{name}.csv", table)
@@ -126,14 +119,12 @@ def _tables(result: Findings, held_out: pd.DataFrame | None) -> dict[str, pd.Dat
         tables |= {name: table.reset_index(allow_duplicates=True) for name, table in best.tables().items()}
     if held_out is not None:
         tables["held_out"] = held_out
-    if result.scrutiny.audit is not None:
-        tables["audit"] = result.scrutiny.audit.table()
-    if result.scrutiny.persistence is not None:
-        tables["persistence"] = result.scrutiny.persistence.table().reset_index()
-    if result.scrutiny.robustness is not None:
-        tables["fewer_units"] = result.scrutiny.robustness.table()
-    if result.scrutiny.sensitivity is not None:
-        tables["other_priors"] = result.scrutiny.sensitivity.table()
+    asked = result.scrutiny
+    named = {"audit": asked.audit, "persistence": asked.persistence}
+    named |= {"fewer_units": asked.robustness, "other_priors": asked.sensitivity}
+    tables |= {name: found.table() for name, found in named.items() if found is not None}
+    if "persistence" in tables:  # its index has the numbers of the components
+        tables["persistence"] = tables["persistence"].reset_index()
     return tables
 
 
@@ -171,14 +162,10 @@ def _summary(result: Findings, held_out: pd.DataFrame | None) -> str:
         shown.columns = [*names, f"nats per {per}", "above the most probable", "± s.e. (paired)"]
         shown = shown.map(lambda value: f"{value:.4f}" if isinstance(value, float) else value)
         lines += ["", f"## Held-out {nouns.units}", "", *_markdown(shown)]
+    units = "sizes" if result.training is None else result.training.nouns.units
     tables = ", ".join(f"`{name}.csv`" for name in _tables(result, held_out))
-    lines += ["", f"On one page, with the {_unit_noun(result)}: `index.html`. Tables: {tables}.", ""]
+    lines += ["", f"On one page, with the {units}: `index.html`. Tables: {tables}.", ""]
     return "\n".join(lines)
-
-
-def _unit_noun(result: Findings) -> str:
-    """Return the noun for the units of the data, such as "documents"; "sizes" for a search without data."""
-    return "sizes" if result.training is None else result.training.nouns.units
 
 
 def _markdown(table: pd.DataFrame) -> list[str]:

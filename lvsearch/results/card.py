@@ -180,60 +180,45 @@ def _evidence_facts(result: Findings) -> tuple[Fact, ...]:
         if result.settings.per_token
         else ""
     )
-    # a plain function of the size, then chains over partitions, then gains, annealing or the bound of a model
-    if not result.evaluator.nested and isinstance(result.evaluator, FunctionEvaluator):
-        return (
-            Fact("evidence", _function_errors_in_words(result)),
-            Fact("not tried", _unvisited_in_words(result)),
-            Fact("certified", bounds_in_words(result, "certified").removeprefix("certified, no assumption: ")),
-        )
-    if result.partitions is not None:
-        return (
-            Fact("evidence", _chains_in_words(result)),
-            *_occupied(result),
-            *_certified_fact(result),
-        )
     if not result.evaluator.nested:
-        error = float(np.median(list(result.standard_errors.values())))
-        about = f"about {error:,.3g}" if error >= NEGLIGIBLE_ERROR else f"below {NEGLIGIBLE_ERROR:g}"
-        if result.curve is not None:
-            return (
-                Fact("evidence", _gains_in_words(result)),
-                Fact("certified", bounds_in_words(result, "certified").removeprefix("certified, no assumption: ")),
-            )
-        if any(visit.annealed is not None for visit in result.visits):
-            return (
-                Fact(
-                    "evidence",
-                    f"annealed{scale}: log p(data | size), parameters integrated out, from paths up and down; "
-                    f"{_annealed_error(result)}. The probabilities are estimates under these errors, not bounds",
-                ),
-                Fact("not tried", _unvisited_in_words(result)),
-                Fact("certified", bounds_in_words(result, "certified").removeprefix("certified, no assumption: ")),
-            )
-        if len(result.standard_errors) == 1:
-            return (
-                Fact(
-                    "evidence",
-                    f"{result.settings.evidence}{scale}: of one size alone, so that nothing is compared",
-                ),
-                *_certified_fact(result),
-            )
-        return (
-            Fact(
-                "evidence",
-                f"{result.settings.evidence}{scale}: per size an estimate whose standard error, from the spread of "
-                f"repeated fits, is {about} nats. The probabilities are estimates over the sizes tried, not "
-                f"bounds{BEYOND_THE_ERRORS if result.settings.evidence == 'bound' else ''}",
-            ),
-            Fact("certified", bounds_in_words(result, "certified").removeprefix("certified, no assumption: ")),
-        )
+        return (*_estimated_facts(result, scale), *_certified_fact(result))
     # plug-in evidence has bounds only, and no estimate with an error
     plug_in = "plug-in (at estimated parameters)" if result.settings.evidence == "plug-in" else "nested"
     kinds = [Fact("proved", bounds_in_words(result, "certified").removeprefix("proved "))]
     if result.prior.dimension == 1:
         kinds.append(Fact("diminishing", bounds_in_words(result, "diminishing")))
     return (Fact("evidence", f"{plug_in}{scale}{_spread_of_fits(result)}"), *kinds)
+
+
+def _estimated_facts(result: Findings, scale: str) -> tuple[Fact, ...]:
+    """Return the facts about estimated evidence, without proved bounds: how it was estimated, and what was not tried.
+
+    scale: a phrase that says by what the evidence is divided.
+    """
+    # a plain function of the size, then chains over partitions, then gains, annealing or the bound of a model
+    if isinstance(result.evaluator, FunctionEvaluator):
+        return Fact("evidence", _function_errors_in_words(result)), Fact("not tried", _unvisited_in_words(result))
+    if result.partitions is not None:
+        return (Fact("evidence", _chains_in_words(result)), *_occupied(result))
+    if result.curve is not None:
+        return (Fact("evidence", _gains_in_words(result)),)
+    if any(visit.annealed is not None for visit in result.visits):
+        told = (
+            f"annealed{scale}: log p(data | size), parameters integrated out, from paths up and down; "
+            f"{_annealed_error(result)}. The probabilities are estimates under these errors, not bounds"
+        )
+        return Fact("evidence", told), Fact("not tried", _unvisited_in_words(result))
+    kind = result.settings.evidence
+    if len(result.standard_errors) == 1:
+        return (Fact("evidence", f"{kind}{scale}: of one size alone, so that nothing is compared"),)
+    error = float(np.median(list(result.standard_errors.values())))
+    about = f"about {error:,.3g}" if error >= NEGLIGIBLE_ERROR else f"below {NEGLIGIBLE_ERROR:g}"
+    told = (
+        f"{kind}{scale}: per size an estimate whose standard error, from the spread of repeated fits, is {about} nats. "
+        "The probabilities are estimates over the sizes tried, not "
+        f"bounds{BEYOND_THE_ERRORS if kind == 'bound' else ''}"
+    )
+    return (Fact("evidence", told),)
 
 
 def _spread_of_fits(result: Findings) -> str:

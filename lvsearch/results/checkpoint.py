@@ -133,8 +133,7 @@ def load_findings(folder: Path) -> Findings:
             kept[fit.size] = fit
         prior, compiles = sizes.from_json(body["prior"]), body.get("compiles", {})
         if is_by_gains(evaluator):
-            most = None if settings.max_size is None else settings.max_size[0]
-            visits = with_evidence_from_gains(visits, prior, most, evaluator.scale)
+            visits = with_evidence_from_gains(visits, prior, settings.largest, evaluator.scale)
         state = as_declared(SearchState(visits, kept, body["stopped"]))
         if body.get("partitions") is not None:  # older folders know of none
             state = replace(state, partitions=decode_progress(body["partitions"], arrays["partitions"]))
@@ -192,19 +191,7 @@ def _encode_visit(visit: Visit) -> dict[str, Any]:
     """Return the record of one size that the search tried (a visit), with all its fits, as a JSON-like dictionary."""
     return {
         "size": visit.size,
-        "trials": [
-            {
-                "start": trial.start,
-                "evidence": encode_evidence(trial.evidence),
-                "log_symmetry": trial.log_symmetry,
-                "seconds": trial.seconds,
-                "failure": trial.failure,
-                "brackets": [asdict(bracket) for bracket in trial.brackets],
-                "gains": [asdict(gain) for gain in trial.gains],
-                "scores": None if trial.scores is None else asdict(trial.scores),
-            }
-            for trial in visit.trials
-        ],
+        "trials": [{**asdict(trial), "evidence": encode_evidence(trial.evidence)} for trial in visit.trials],
         "evidence": encode_evidence(visit.evidence),
         "log_symmetry": visit.log_symmetry,
         "replaced_by": visit.replaced_by,
@@ -259,13 +246,8 @@ def _encode_fit(fit: Fit) -> dict[str, Any]:
     """Return one fit, which the search kept, as a JSON-like dictionary without its arrays, which are stored apart."""
     state: Estimate | None = fit.state
     return {
-        "size": fit.size,
+        **asdict(replace(fit, state=None)),
         "evidence": encode_evidence(fit.evidence),
-        "log_symmetry": fit.log_symmetry,
-        "info": asdict(fit.info),
-        "brackets": [asdict(bracket) for bracket in fit.brackets],
-        "gains": [asdict(gain) for gain in fit.gains],
-        "scores": None if fit.scores is None else asdict(fit.scores),
         "state": None if state is None else encode_estimate(state),
     }
 

@@ -18,7 +18,7 @@ from lvsearch.fitted.model import FittedModel
 from lvsearch.fitted.topics import ArrangedTopics, FittedTopics
 from lvsearch.inference.engine.describing import UnitScores, score_units, unit_ceilings
 from lvsearch.inference.engine.estimate import capacity_of
-from lvsearch.models.plain_arguments import one_of, shortened_repr
+from lvsearch.models.plain_arguments import one_of
 from lvsearch.recommending.evaluator import PredictiveEvaluator
 from lvsearch.recommending.recommendation import Recommendation
 from lvsearch.scrutiny.scrutiny import NOTHING_ASKED, Scrutiny
@@ -43,6 +43,7 @@ from lvsearch.sizing.posterior import EstimatedPosterior, PriorInfluence, estima
 from lvsearch.sizing.prediction import Prediction, estimate_prediction, predict_per_unit, predict_whole_set
 from lvsearch.sizing.racing import unvisited_share
 from lvsearch.sizing.sizes import Size, SizePrior, as_size, without_smaller
+from lvsearch.sizing.univariate import require_prior
 from lvsearch.sizing.witness import WitnessSearch
 from lvsearch.sizing.words import size_text
 from lvsearch.topics.readable_topics import Arrangement
@@ -170,8 +171,7 @@ class Findings:
 
         A gain is the log evidence of a size minus that of the next smaller size.
         """
-        most = None if self.settings.max_size is None else self.settings.max_size[0]
-        return evidence_curve(self._rankable, most) if is_by_gains(self.evaluator) else None
+        return evidence_curve(self._rankable, self.settings.largest) if is_by_gains(self.evaluator) else None
 
     @cached_property
     def estimated(self) -> EstimatedPosterior:
@@ -444,10 +444,7 @@ class Findings:
         chains over partitions, raises ValueError for a prior with sizes that the prior of the search excluded, and for
         one without any size that the chains drew.
         """
-        if not isinstance(prior, SizePrior):
-            raise ValueError(
-                f"got prior={shortened_repr(prior)}, expected one of lv.sizes, such as lv.sizes.Poisson(10)"
-            )
+        require_prior(prior)
         if prior.dimension != self.prior.dimension:
             raise ValueError(f"got a prior over {prior.dimension} size variable(s), expected {self.prior.dimension}")
         prior = without_smaller(prior, smallest_size_of(self.evaluator))
@@ -455,8 +452,7 @@ class Findings:
             self.evaluator.require_known(self.state.partitions, prior, self.settings.max_size)
         visits = tuple(_visits_under_prior(self.evaluator, prior, self.settings, self.visits))
         if is_by_gains(self.evaluator):
-            most = None if self.settings.max_size is None else self.settings.max_size[0]
-            visits = with_evidence_from_gains(visits, prior, most, self.evaluator.scale)
+            visits = with_evidence_from_gains(visits, prior, self.settings.largest, self.evaluator.scale)
         state = replace(self.state, visits=visits)
         return replace(self, prior=prior, state=state, scrutiny=self.scrutiny.with_prior(prior))
 

@@ -12,7 +12,6 @@ are.
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, TypeVar
 
 import jax
@@ -21,12 +20,13 @@ from jaxtyping import Array, Key
 
 from lvsearch.data import Data
 from lvsearch.fitted.kinds import as_fitted_model, numbered_like, start_on
+from lvsearch.fitted.stored_fits import path_name
 from lvsearch.inference.compiles import compiles, compiles_since, prepare_programs
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.evidence import effort, evidence_chain
 from lvsearch.inference.evidence.simulation import Simulated, anneal_simulated, pack_simulated, simulated_like
-from lvsearch.inference.generators import generator
+from lvsearch.inference.generators import fold_in, generator
 from lvsearch.interrupts import remember_interrupts
 from lvsearch.models.contract import Model
 from lvsearch.models.plain_arguments import checked_seed, real_number
@@ -42,8 +42,9 @@ from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.searching.guided import ComparesAllSizes, SelfGuided
 from lvsearch.sizing.evidence import Bracket
 from lvsearch.sizing.fit import Fit, is_by_gains
-from lvsearch.sizing.sizes import Size, SizePrior, Table, as_size, without_smaller
+from lvsearch.sizing.sizes import Size, SizePrior, Table, without_smaller
 from lvsearch.sizing.univariate import as_sizes
+from lvsearch.sizing.witness import per_variable
 
 Searched = TypeVar("Searched", bound=Findings)
 MOST_SIZES = 3
@@ -72,7 +73,7 @@ def audit_search(result: Findings, sizes: Iterable[Size | int] | None, *, seed: 
     rows = []
     with progress_bar(len(chosen), "audit", "data set", wanted=progress) as bar:
         for size in chosen:
-            key_data, key_search, key_bracket = jax.random.split(_key_of(seed, size), 3)
+            key_data, key_search, key_bracket = jax.random.split(fold_in(jax.random.key(seed), *size), 3)
             simulated = simulated_like(data, evaluator.model, size, key_data)
             found = _search_simulated(result, evaluator, pack_simulated(simulated.data), chosen, trials, key_search)
             kept = found.state.kept.get(size)
@@ -192,14 +193,6 @@ def _default_sizes(result: Findings) -> tuple[Size, ...]:
     return tuple(sorted(found.sizes[row] for row in possible[:MOST_SIZES]))
 
 
-def _key_of(seed: int, size: Size) -> Key[Array, ""]:
-    """Return the random key for auditing one size; it depends on the seed and on the size only."""
-    key = jax.random.key(seed)
-    for number in size:
-        key = jax.random.fold_in(key, number)
-    return key
-
-
 def hyperparameters(model: Model) -> dict[str, float]:
     """Return the positive hyper-parameters of a model as {name: value}, such as {"components.rate": 0.5}.
 
@@ -207,14 +200,14 @@ def hyperparameters(model: Model) -> dict[str, float]:
     they are left out.
     """
     leaves, _ = jax.tree_util.tree_flatten_with_path(model)
-    named = {_name(path): leaf for path, leaf in leaves}
+    named = {path_name(path): leaf for path, leaf in leaves}
     return {name: float(leaf) for name, leaf in named.items() if np.ndim(leaf) == 0 and leaf > 0}
 
 
 def with_hyperparameter(model: Model, name: str, value: float | int) -> Model:
     """Return a copy of the model with the hyper-parameter `name`, such as "components.rate", set to `value`."""
     return jax.tree_util.tree_map_with_path(
-        lambda path, leaf: np.asarray(value, np.asarray(leaf).dtype) if _name(path) == name else leaf, model
+        lambda path, leaf: np.asarray(value, np.asarray(leaf).dtype) if path_name(path) == name else leaf, model
     )
 
 
@@ -286,11 +279,6 @@ def _variant(found: Findings, name: str, factor: float, value: float | None) -> 
     return Variant(name, factor, value, tuple(sizes), *(tuple(one.tolist()) for one in numbers))
 
 
-def _name(path: tuple) -> str:
-    """Return the name of a number in a model, such as "components.rate". path: JAX' key path to the number."""
-    return jax.tree_util.keystr(path, simple=True, separator=".")
-
-
 # ── more data ────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -319,7 +307,7 @@ def search_with_more(
     old, best, joined = result.settings, result.best_size, training.joined(new)
     limit, dimension = old.max_size, result.prior.dimension
     if max_size is not None:
-        limit = as_size(max_size if isinstance(max_size, tuple) else (max_size,) * dimension, dimension, "max_size")
+        limit = per_variable(max_size, dimension)
     if limit is None and seconds is None and evaluator.nested:
         raise ValueError(
             "plug-in evidence grows with size almost without end: say when to stop with max_size= or seconds="
@@ -339,10 +327,12 @@ def search_with_more(
     known = _known_starts(result, joined)
     prepare_programs()
     began, compiled = time.monotonic(), compiles()
-    first = (
-        () if isinstance(fresh, SelfGuided | ComparesAllSizes) else _sizes_near(model.smallest_size, best, prior, limit)
-    )
-    make = partial(_fits_from_known, fresh, known, best, joined)
+    chooses = isinstance(fresh, SelfGuided | ComparesAllSizes)
+    first = () if chooses else _sizes_near(model.smallest_size, best, prior, limit)
+
+    def make(state: SearchState, task: Task, calls: Sequence[Call], tell: Callable[[str], None]) -> list[Fit]:
+        return _fits_from_known(fresh, known, best, joined, calls)
+
     with remember_interrupts():
         state = run(fresh, prior, settings, budget=budget, progress=progress, make=make, first=first)
     return replace(
@@ -397,25 +387,15 @@ def _sizes_near(smallest: Size, best: Size, prior: SizePrior, limit: Size | None
 
 
 def _fits_from_known(
-    evaluator: ModelEvaluator,
-    known: Mapping[Size, Fit],
-    best: Size,
-    joined: Data,
-    state: SearchState,
-    task: Task,
-    calls: Sequence[Call],
-    tell: Callable[[str], None],
+    evaluator: ModelEvaluator, known: Mapping[Size, Fit], best: Size, joined: Data, calls: Sequence[Call]
 ) -> list[Fit]:
-    """Return the fits of a task, the first one of each size begun at a fit of an earlier search.
+    """Return the fits that a search calls for, the first one of each size begun at a fit of an earlier search.
 
     Components of all fits have the numbers of the components of the earlier best fit that they are most similar to.
 
     evaluator: the evaluator of all data. known: the fits of the earlier search, {size: fit}, on the axes of all data.
-    best: its best size. joined: all data.
-    state, tell: not used; the state of the search and the function that reports progress.
-    task, calls: what the search asks for.
+    best: its best size. joined: all data. calls: the arguments of each fit.
     """
-    del state, task, tell
     found = [_fit_from_known(evaluator, known, best, *call) for call in calls]
     if best not in known or len(best) > 1:
         return found

@@ -488,12 +488,11 @@ class SearchResult(Findings):
                 'expected one of a mixture of rows with evidence="marginal" and without per_token: chains draw from '
                 "the posterior of the data as they are"
             )
-        largest = None if self.settings.max_size is None else self.settings.max_size[0]
         return mixture_posterior(
             self.evaluator.base_model,
             self.training,
             prior=self.prior,
-            max_size=largest,
+            max_size=self.settings.largest,
             precision=precision,
             sweeps=sweeps,
             fewest_sweeps=fewest_sweeps,

@@ -327,13 +327,10 @@ def _curve(result: Findings) -> Curve:
     scale = result.evaluator.scale
     estimate = np.array([visit.estimate for visit in visits]) / scale
     error = np.array([result.standard_errors[visit.size] for visit in visits])
-    annealed = [visit.annealed for visit in visits]
-    lower = np.array(
-        [e - s if a is None else a.lower / scale for e, s, a in zip(estimate, error, annealed, strict=True)]
-    )
-    upper = np.array(
-        [e + s if a is None else a.upper / scale for e, s, a in zip(estimate, error, annealed, strict=True)]
-    )
+    lower, upper = estimate - error, estimate + error
+    for place, visit in enumerate(visits):
+        if visit.annealed is not None:
+            lower[place], upper[place] = visit.annealed.lower / scale, visit.annealed.upper / scale
     top = float(estimate.max())
     return Curve(visits, estimate - top, error, lower - top, upper - top, top)
 

@@ -7,7 +7,6 @@ posterior rules that number out. A score that names another number may still be 
 The picture has a row for each score, since no two scores have a scale in common.
 """
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,7 +16,7 @@ from jaxtyping import Float
 
 from lvsearch.files.plain_text import visible
 from lvsearch.pictures.size_axis import SizeAxis
-from lvsearch.pictures.style import Caption, draw_captioned, palette_of
+from lvsearch.pictures.style import Caption, draw_captioned, lay_out, palette_of
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import between_in_words, is_or_are, with_noun
 
@@ -275,11 +274,8 @@ class OtherScores:
 
     def draw(self, axes: "Axes") -> Caption:
         """Draw a row for the posterior and for each score on existing axes, and return a caption without drawing it."""
-        rows = {score.kind.name: score.values if score.kind.largest else -score.values for score in self.scores}
-        draw_other_scores({"posterior": self.probability, **rows}, self.sizes, self.together, self.size_name, axes)
-        figure = axes.get_figure(root=True)
-        assert figure is not None  # axes always have a figure
-        figure.draw_without_rendering()  # names take room, and the caption must know how much is left
+        _draw_curves(self, axes)
+        lay_out(axes)  # names take room, and the caption must know how much is left
         text = "Each score from its worst value to its best (upwards), a dot at the size that it names; shaded: what "
         return Caption(
             "What other scores name",
@@ -349,25 +345,17 @@ HEIGHT = 0.72
 """The height of the curve in a row, as a share of the row."""
 
 
-def draw_other_scores(
-    rows: Mapping[str, Float[np.ndarray, " size"]],
-    sizes: Sequence[Size],
-    together: Sequence[Size],
-    size_name: str,
-    axes: "Axes",
-) -> None:
-    """Draw a curve over sizes in a row for each score, the first on top, from its smallest value to its largest.
+def _draw_curves(found: OtherScores, axes: "Axes") -> None:
+    """Draw a curve over sizes in a row for the posterior and for each score, from its worst value to its best.
 
-    A dot marks the largest value, in another colour where it is not at a size in `together`. NaN is left out.
-
-    rows: {name of the score: values, (sizes,), larger is better}.
-    sizes: the sizes of the values.
-    together: the sizes that are shaded, which the posterior does not rule out.
-    size_name: the plural noun that sizes count, such as "topics".
+    A dot marks the best value, in another colour where the posterior rules its size out. NaN is left out. The sizes
+    that the posterior does not rule out are shaded.
     """
-    palette, where = palette_of(axes), SizeAxis.from_sizes(sizes)
+    rows = {"posterior": found.probability}
+    rows |= {score.kind.name: score.values if score.kind.largest else -score.values for score in found.scores}
+    sizes, palette, where = found.sizes, palette_of(axes), SizeAxis.from_sizes(found.sizes)
     at = where.positions(sizes)
-    for size in set(together) & set(sizes):
+    for size in set(found.together) & set(sizes):
         axes.axvspan(*where.edges(size), color=palette.band, linewidth=0, zorder=0)
     for row, values in enumerate(rows.values()):
         known = np.isfinite(values)
@@ -379,11 +367,11 @@ def draw_other_scores(
         colour = palette.main if row == 0 else palette.faint
         axes.plot(at[known], y[known], "-", marker=".", markersize=3, color=colour, linewidth=1.2, zorder=2)
         best = int(np.flatnonzero(known)[np.argmax(values[known])])
-        dot = palette.main if sizes[best] in together else palette.accent
+        dot = palette.main if sizes[best] in found.together else palette.accent
         axes.plot(at[best], y[best], "o", color=dot, markersize=7, zorder=4)
     axes.set_yticks(range(len(rows)), [visible(name) for name in rows], parse_math=False)
     axes.set_ylim(len(rows) - 0.4, -0.6)
     where.ticks(axes)
     axes.hlines(np.arange(len(rows) - 1) + 0.5, *axes.get_xlim(), color=palette.grid, linewidth=0.7, zorder=1)
     axes.grid(visible=False)
-    axes.set_xlabel(f"number of {visible(size_name.replace('_', ' '))}", parse_math=False)
+    axes.set_xlabel(f"number of {visible(found.size_name.replace('_', ' '))}", parse_math=False)

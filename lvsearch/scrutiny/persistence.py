@@ -16,7 +16,6 @@ References: Hennig (2007), *Cluster-wise assessment of cluster stability*, for t
 import textwrap
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -25,6 +24,7 @@ from jaxtyping import Bool, Float
 
 from lvsearch.comparison.similarity import HALF
 from lvsearch.files.plain_text import visible
+from lvsearch.models.plain_arguments import one_of, real_number
 from lvsearch.pictures.style import Caption, draw_captioned, palette_of
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import had_not_finished, sizes_in_words
@@ -56,22 +56,6 @@ class Similarities(NamedTuple):
     samples: Float[np.ndarray, "sample component"]
     starts: Float[np.ndarray, "start component"]
     sizes: Float[np.ndarray, "size component"]
-
-
-def plot_persistence(
-    table: pd.DataFrame, found: Similarities, threshold: float, kind: str, ax: "Axes | None"
-) -> "Axes":
-    """Draw the similarity of each component's partners in other fits, in a row per component, and return the axes.
-
-    table: the table of a `Persistence`, with a row per component in the order in which they are drawn.
-    found: the similarities in the other fits.
-    threshold: the similarity above which a component exists in another fit.
-    kind: the plural noun for components, such as "topics".
-    ax: the axes to draw on; None for a new figure.
-    """
-    rows = min(len(table), MOST_ROWS)
-    draw = partial(draw_persistence, table, found, threshold, kind)
-    return draw_captioned(ax, draw, height=max(LEAST, MARGIN + ROW * rows))
 
 
 def draw_persistence(table: pd.DataFrame, found: Similarities, threshold: float, kind: str, axes: "Axes") -> Caption:
@@ -211,8 +195,7 @@ class Persistence:
 
         Raises ValueError for another value of `on`.
         """
-        if on not in ("members", "parameters"):
-            raise ValueError(f"got on={on!r}, expected 'members' or 'parameters'")
+        one_of("on", on, ("members", "parameters"))
         unknown = (float("nan"),) * len(self.names)
         fits = [r for r in self.recurrences if r.source == source]
         rows = [(r.members if on == "members" else r.parameters) or unknown for r in fits]
@@ -277,8 +260,7 @@ class Persistence:
 
         With n samples the probability is (n + ½) / (n + 1) at most. Raises ValueError unless it is between 0 and 1.
         """
-        if not 0 <= probability <= 1:
-            raise ValueError(f"got probability={probability}, expected a number from 0 to 1")
+        probability = real_number("probability", probability, least=0, most=1)
         table = self.table()
         return table.loc[table["probability"].to_numpy() >= probability]
 
@@ -311,11 +293,13 @@ class Persistence:
 
         ax: matplotlib axes; None makes a new figure.
         """
-        return plot_persistence(self.table(), self._all_similarities(), self.threshold, self.size_names[0], ax)
+        rows = min(len(self.names), MOST_ROWS)
+        return draw_captioned(ax, self.draw, height=max(LEAST, MARGIN + ROW * rows))
 
     def draw(self, axes: "Axes") -> Caption:
         """Draw the similarity of each component's partners on existing axes; return a caption without drawing it."""
-        return draw_persistence(self.table(), self._all_similarities(), self.threshold, self.size_names[0], axes)
+        found = Similarities(*(self.similarities(source) for source in ("samples", "starts", "sizes")))
+        return draw_persistence(self.table(), found, self.threshold, self.size_names[0], axes)
 
     def summary(self) -> str:
         """Return the result in words, followed by the table of components as text."""
@@ -350,10 +334,6 @@ class Persistence:
         for name in ("size", "size_names", "names", "amounts"):
             values[name] = tuple(values[name])
         return cls(**{**values, "recurrences": recurrences})
-
-    def _all_similarities(self) -> Similarities:
-        """Return the similarities of partners by members in all fits: resampled data, other starts and other sizes."""
-        return Similarities(*(self.similarities(source) for source in ("samples", "starts", "sizes")))
 
     def _at_sizes(self) -> str:
         """Return the sizes of the fits of resampled data in words, such as "at size 3"."""

@@ -208,7 +208,7 @@ class Robustness:
 
     def draw(self, axes: "Axes") -> Caption:
         """Draw the probability of each size given m units on existing axes, and return a caption without drawing it."""
-        draw_robustness(self.units, self.probability, self.supported, self.size, (self.unit_name, self.size_name), axes)
+        _draw_shades(self, axes)
         text = (
             f"Shade: probability of each size given so many {self.unit_name}. Line: what they support "
             f"(probability {SUPPORTED:.0%}), thick where it is {self.size}. {self.describe()}"
@@ -296,35 +296,22 @@ def _largest_supported(probability: Float64[np.ndarray, "mark size"]) -> Int[np.
 # ── the picture ───────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def draw_robustness(
-    units: Int[np.ndarray, " mark"],
-    probability: Float64[np.ndarray, "mark size"],
-    supported: Int[np.ndarray, " mark"],
-    size: int,
-    names: tuple[str, str],
-    axes: "Axes",
-) -> None:
+def _draw_shades(found: Robustness, axes: "Axes") -> None:
     """Draw the probability of each size given m units as shades, and the largest supported size as a line.
 
-    The line is thick where it is `size`.
-
-    units: the numbers of units m, increasing.
-    probability: of each size 1, 2, … given m units.
-    supported: the largest size that m units support.
-    size: the size that is supported over the longest stretch.
-    names: the plural nouns of units and components, such as ("rows", "components").
+    The line is thick where it is the size that is supported over the longest stretch.
     """
     from matplotlib.colors import LinearSegmentedColormap
 
-    palette, n_sizes = palette_of(axes), probability.shape[1]
+    palette, units, supported, n_sizes = palette_of(axes), found.units, found.supported, len(found.log_prior)
     shades = LinearSegmentedColormap.from_list("probability", [palette.background, palette.band, palette.main])
     edges = np.append(units, units[-1] * 1.05)
     # the square root makes sizes with a probability of a few hundredths visible
     axes.pcolormesh(
-        edges, np.arange(n_sizes + 1) + 0.5, np.sqrt(probability.T), cmap=shades, vmin=0.0, vmax=1.3, linewidth=0
+        edges, np.arange(n_sizes + 1) + 0.5, np.sqrt(found.probability.T), cmap=shades, vmin=0.0, vmax=1.3, linewidth=0
     )
     axes.step(edges, np.append(supported, supported[-1]), where="post", color=palette.ink, linewidth=1.4, zorder=4)
-    held = np.where(supported == size, float(size), np.nan)
+    held = np.where(supported == found.size, float(found.size), np.nan)
     axes.step(
         edges,
         np.append(held, held[-1]),
@@ -340,5 +327,5 @@ def draw_robustness(
     axes.set_yticks(np.arange(1, n_sizes + 1))
     axes.set_ylim(0.5, n_sizes + 0.5)
     axes.set_xlim(units[0], edges[-1])
-    axes.set_xlabel(f"number of {visible(names[0])} taken", parse_math=False)
-    axes.set_ylabel(f"number of {visible(names[1])}", parse_math=False)
+    axes.set_xlabel(f"number of {visible(found.unit_name)} taken", parse_math=False)
+    axes.set_ylabel(f"number of {visible(found.size_name)}", parse_math=False)

@@ -12,7 +12,7 @@ The picture shows the answers of the search under changed hyper-parameters.
 """
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from lvsearch.files.plain_text import visible
-from lvsearch.pictures.style import Caption, draw_captioned, palette_of
+from lvsearch.pictures.style import Caption, draw_captioned, lay_out, palette_of
 from lvsearch.sizing.posterior import EstimatedPosterior, estimate_posterior
 from lvsearch.sizing.sizes import Size, SizePrior
 from lvsearch.sizing.words import had_not_finished, size_with_nouns, sizes_in_words
@@ -211,13 +211,8 @@ class Sensitivity:
 
         Returns a caption, without drawing it.
         """
-        names = [variant.name for variant in self.answered]
-        draw_sensitivity(
-            names, [_posterior_of(variant) for variant in self.answered], self.surviving, self.size_names[0], axes
-        )
-        figure = axes.get_figure(root=True)
-        assert figure is not None  # axes always have a figure
-        figure.draw_without_rendering()  # names take room, and the caption must know how much is left
+        _draw_dots(self, axes)
+        lay_out(axes)  # names take room, and the caption must know how much is left
         text = "Area: probability of each size; orange: the most probable; shaded: what every variant keeps."
         answer = self._best_in_words if self.is_decided else "No single number yet"
         return Caption(f"{answer} under other priors", f"{text} {self.describe()}")
@@ -295,39 +290,30 @@ SHOWN = 0.003
 """The smallest probability that gets a dot."""
 
 
-def draw_sensitivity(
-    names: Sequence[str],
-    posteriors: Sequence[EstimatedPosterior],
-    surviving: Sequence[Size],
-    size_name: str,
-    axes: "Axes",
-) -> None:
-    """Draw a row of dots for each posterior, the first on top, with areas that are the probabilities of sizes.
+def _draw_dots(found: Sensitivity, axes: "Axes") -> None:
+    """Draw a row of dots for each variant with an answer, the first on top; areas are the probabilities of sizes.
 
-    The most probable size is orange, unless the errors of the evidence are too large to name one.
-
-    names: the label of each row. posteriors: the posterior over sizes of each row.
-    surviving: the sizes that are shaded, which may be the best in every row.
-    size_name: the plural noun that sizes count, such as "components".
+    The most probable size is orange, unless the errors of the evidence are too large to name one. The sizes that may be
+    the best in every row are shaded.
     """
     from matplotlib.ticker import MaxNLocator
 
-    palette = palette_of(axes)
-    for (size,) in surviving:
+    palette, names = palette_of(axes), [visible(variant.name) for variant in found.answered]
+    for (size,) in found.surviving:
         axes.axvspan(size - 0.5, size + 0.5, color=palette.band, linewidth=0, zorder=0)
     shown: list[int] = []
-    for row, found in enumerate(posteriors):
-        sizes, probability = np.array(found.sizes)[:, 0], found.probability
+    for row, posterior in enumerate(map(_posterior_of, found.answered)):
+        sizes, probability = np.array(posterior.sizes)[:, 0], posterior.probability
         kept = probability >= SHOWN
-        named = found.best if found.is_decided else None
+        named = posterior.best if posterior.is_decided else None
         colours = [palette.accent if (size,) == named else palette.main for size in sizes[kept].tolist()]
         axes.scatter(
             sizes[kept], np.full(kept.sum(), row), s=LARGEST * probability[kept], c=colours, linewidths=0, zorder=3
         )
         shown += sizes[kept].tolist()
-    axes.set_yticks(range(len(names)), [visible(name) for name in names], parse_math=False)
+    axes.set_yticks(range(len(names)), names, parse_math=False)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_xlim(min(shown) - 0.8, max(shown) + 0.8)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.grid(axis="x", visible=False)
-    axes.set_xlabel(f"number of {visible(size_name.replace('_', ' '))}", parse_math=False)
+    axes.set_xlabel(f"number of {visible(found.size_names[0].replace('_', ' '))}", parse_math=False)

@@ -6,12 +6,11 @@ precise enough (`lvsearch.inference.allocation_chains`). They alone decide how p
 Then the most probable sizes are fitted, for people who want labels, means and predictions.
 """
 
-from collections.abc import Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Float64
 
 from lvsearch.fitted.mixture_posterior import LEFT_OUT, MOST_SIZES, MixturePosterior, tabulated_prior
 from lvsearch.inference.allocation_chains import (
@@ -70,6 +69,8 @@ class AllocationEvaluator(ModelEvaluator):
             raise ValueError(f'got a mesh with evidence="{PARTITIONS}", expected none: take evidence="annealed"')
         super().__init__(model, data, evidence=PARTITIONS, seed=seed, chunks=chunks)
         self._own_seed = seed
+        # the samplers made so far, by the bytes of their log prior; functions of the number of slots for components
+        self._chains: dict[bytes, Callable[[int | None], AllocationChain]] = {}
 
     def split_over(self, mesh: Mesh) -> "AllocationEvaluator":
         """Raise ValueError for any mesh of devices, because chains over partitions run on one device."""
@@ -90,7 +91,8 @@ class AllocationEvaluator(ModelEvaluator):
             log_prior = tabulated_prior(prior, None if max_size is None else max_size[0])
         else:
             log_prior = progress.log_prior
-        chains = self._chains.setdefault(log_prior.tobytes(), cache(lambda places: self._chain(log_prior, places)))
+        own = cache(partial(allocation_chain, self.base_model, self.data, log_prior))
+        chains = self._chains.setdefault(log_prior.tobytes(), own)
         key = fold_in(key_of(self._own_seed), CHAINS_KEY)
         run = run_one_more_block(chains, key, None if progress is None else progress.run, precision=PRECISION)
         return AllocationProgress(run, log_prior)
@@ -176,19 +178,3 @@ class AllocationEvaluator(ModelEvaluator):
         worth = [int(place) for place in order if place == order[0] or chances[place] >= WORTH_A_FIT]
         fitted = {visit.size for visit in visits}
         return next(((place + 1,) for place in worth if (place + 1,) not in fitted), None)
-
-    @property
-    def _chains(self) -> dict:
-        """The samplers made so far, as {bytes of the log prior: function of the number of array slots for components}.
-
-        A copy of the evaluator in another process makes them again.
-        """
-        return self.__dict__.setdefault("_made_chains", {})
-
-    def _chain(self, log_prior: Float64[np.ndarray, " size"], places: int | None) -> AllocationChain:
-        """Return the sampler of partitions of the rows.
-
-        log_prior: log p(K) of K = 1, 2, … components, nats.
-        places: the number of array slots that components can occupy; None: as many as chains begin with.
-        """
-        return allocation_chain(self.base_model, self.data, log_prior, places)

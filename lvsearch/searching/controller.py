@@ -72,6 +72,11 @@ class SearchSettings:
     exhaustive: bool
     keep: int
 
+    @property
+    def largest(self) -> int | None:
+        """The largest number of the first size variable; None for no limit."""
+        return None if self.max_size is None else self.max_size[0]
+
 
 FINISHED = "finished"
 """The value of `SearchState.stopped` for a search that came to its own end."""
@@ -207,8 +212,7 @@ def next_task(
     first = first_gain_of(evaluator)
     if first is not None and state.visits:
         tried = {visit.size[0]: len(visit.trials) for visit in state.visits}
-        most = None if settings.max_size is None else settings.max_size[0]
-        found = next_measured(state.visits, tried, prior, starts, most, first=first)
+        found = next_measured(state.visits, tried, prior, starts, settings.largest, first=first)
         # Every fit is made anew, so that the scatter of the gains shows how much fits differ.
         return None if found is None else Task((found.size,), tried.get(found.size, 0), 1, warm=False)
     if evaluator.anneals or not evaluator.repeatable:  # annealed evidence and functions
@@ -386,9 +390,13 @@ def enter_fits(
     known = next((visit for visit in state.visits if visit.size == task.size), None)
     kept: dict[Size, Fit | None] = dict(state.kept)
     if known is None:
-        visit = _enter(evaluator, search, task.size, best, trials, state.visits)
-        visits = (*state.visits, visit)
-        kept[task.size] = best if visit.replaced_by is None else _fit_from_witness(best, kept.get(visit.replaced_by))
+        # its evidence is that of the best fit, or of a smaller size (its witness) if that is better
+        witness = search.record(task.size, scale_evidence(best.evidence, evaluator.scale)).replaced_by
+        better = next((visit for visit in state.visits if visit.size == witness), best)
+        proved = search.bounds()
+        own = better.evidence, better.log_symmetry, witness, proved.log_lower, proved.log_upper
+        visits = (*state.visits, Visit(task.size, trials, *own))
+        kept[task.size] = best if witness is None else _fit_from_witness(best, kept.get(witness))
     else:
         visit = known
         for trial in trials:
@@ -398,39 +406,10 @@ def enter_fits(
             kept[task.size] = best
             search = witness_search(evaluator, prior, settings, SearchState(visits))
     if is_by_gains(evaluator):
-        most = None if settings.max_size is None else settings.max_size[0]
-        visits = with_evidence_from_gains(visits, prior, most, evaluator.scale)
+        visits = with_evidence_from_gains(visits, prior, settings.largest, evaluator.scale)
     wanted = _sizes_to_keep(evaluator, prior, settings, visits, search)
     held = {size: fit for size, fit in kept.items() if size in wanted and fit is not None}
     return SearchState(visits, held, partitions=state.partitions), search
-
-
-def _enter(
-    evaluator: Evaluator,
-    search: WitnessSearch,
-    size: Size,
-    best: Fit,
-    trials: tuple[Trial, ...],
-    visits: tuple[Visit, ...],
-) -> Visit:
-    """Record a new size in `search`, which changes in place, and return the record of the size with all its fits.
-
-    Its evidence is that of the best fit, or of a smaller size (its witness) if that is better.
-
-    best: the best fit of the size. trials: the records of all its fits. visits: the records of the sizes tried before.
-    """
-    record = search.record(size, scale_evidence(best.evidence, evaluator.scale))
-    recorded = next((visit for visit in visits if visit.size == record.replaced_by), best)
-    bounds = search.bounds()
-    return Visit(
-        size,
-        trials,
-        recorded.evidence,
-        recorded.log_symmetry,
-        record.replaced_by,
-        bounds.log_lower,
-        bounds.log_upper,
-    )
 
 
 def _fit_from_witness(fit: Fit, witness: Fit | None) -> Fit | None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import jax
@@ -190,8 +190,8 @@ class ModelEvaluator:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Return the model, data and settings as which the evaluator is pickled; the rest is rebuilt from them."""
-        units = Dataset(self.data.original)
-        return _rebuild_evaluator, (self.base_model, units, self._evidence, self._seed, self.scale, self.chunks)
+        said = {"evidence": self._evidence, "seed": self._seed, "scale": self.scale, "chunks": self.chunks}
+        return partial(ModelEvaluator, self.base_model, Dataset(self.data.original), **said), ()
 
     def __copy__(self) -> "ModelEvaluator":
         """Return a shallow copy that shares the data and everything built from them, unlike `__reduce__`."""
@@ -435,13 +435,6 @@ class ModelEvaluator:
         It is 0 for plug-in evidence.
         """
         return 0.0 if self.plug_in else estimate.model.log_symmetry(estimate.size, estimate.natural)
-
-
-def _rebuild_evaluator(
-    model: Model, data: Dataset, evidence: str, seed: int, scale: float, chunks: Chunks
-) -> ModelEvaluator:
-    """Return an evaluator rebuilt in another process from the arguments that it was pickled as."""
-    return ModelEvaluator(model, data, evidence=evidence, seed=seed, scale=scale, chunks=chunks)
 
 
 def _digest(model: Model, data: Dataset) -> str:

@@ -576,7 +576,6 @@ def next_measured(
     prior: SizePrior,
     most_trials: int,
     largest: int | None,
-    precision: float = PRECISION,
     *,
     first: int,
 ) -> NextSize | None:
@@ -594,7 +593,6 @@ def next_measured(
     prior: the prior over sizes.
     most_trials: the largest number of trials of one size.
     largest: the largest size allowed, or None.
-    precision: how wide the 95 % range may be, as a share of the most probable size.
     first: the first size whose gain is measured.
     """
     limit, least = _largest_with_mass(prior, largest), prior.first[0] + 1  # the first size of all has no gain
@@ -617,9 +615,8 @@ def next_measured(
         if further is not None:
             return further
     if curve.gains[0] < SURE * curve.errors[0] and low > least:
-        return _untried([max(least, low // 2)], trials, "the smallest size tried gains nothing") or _size_to_repeat(
-            curve, trials, most_trials, precision, curve.answer(prior)
-        )
+        smaller = _untried([max(least, low // 2)], trials, "the smallest size tried gains nothing")
+        return smaller or _size_to_repeat(curve, trials, most_trials, curve.answer(prior))
     for size in curve.measured[curve.contradicted].tolist():
         if trials[size] < most_trials:
             return NextSize(size, "a larger size gains more")
@@ -628,7 +625,7 @@ def next_measured(
     sharp = _sharp_change(curve)
     if sharp is not None:
         return NextSize(sharp, "gains change their sign in between")
-    is_wide = high_end - low_end > _widest_range(curve, precision) * best
+    is_wide = high_end - low_end > _widest_range(curve) * best
     if curve.smooth is not None and curve.smooth.number >= ENOUGH_ON_A_CURVE:
         # More sizes would not reduce the error that all share. Longer measurements do, and may show an abrupt end.
         on_curve = (np.ceil(curve.middles) >= curve.smooth.first) & (np.ceil(curve.middles) <= curve.smooth.last)
@@ -644,11 +641,11 @@ def next_measured(
             if above - below > 1 and above > low_end and below <= high_end
         ]
         widest = max(stretches, default=None)
-        if widest is not None and widest[0] > precision / 2:
+        if widest is not None and widest[0] > PRECISION / 2:
             middle = _untried([widest[1]], trials, "sizes not measured decide")
             if middle is not None:
                 return middle
-    return _size_to_repeat(curve, trials, most_trials, precision, answer)
+    return _size_to_repeat(curve, trials, most_trials, answer)
 
 
 def _next_larger_size(curve: EvidenceCurve) -> int:
@@ -692,7 +689,7 @@ def _sharp_change(curve: EvidenceCurve) -> int | None:
 
 
 def _size_to_repeat(
-    curve: EvidenceCurve, trials: dict[int, int], most_trials: int, precision: float, answer: SizeAnswer
+    curve: EvidenceCurve, trials: dict[int, int], most_trials: int, answer: SizeAnswer
 ) -> NextSize | None:
     """Return the size whose gain to measure again, or None if errors no longer decide the answer.
 
@@ -702,7 +699,6 @@ def _size_to_repeat(
 
     curve: the gains measured so far.
     trials: the number of measurements of each size tried, {size: trials}. most_trials: the largest number allowed.
-    precision: how wide the 95 % range may be, as a share of the most probable size.
     answer: the most probable size and the 95 % range.
     """
     best, first, last = answer
@@ -711,7 +707,7 @@ def _size_to_repeat(
     for size in [] if on_curve else beside:
         if trials[size] < min(LOOKS, most_trials):
             return NextSize(size, "a second fit beside the answer")
-    if last - first <= _widest_range(curve, precision) * best:
+    if last - first <= _widest_range(curve) * best:
         return None
     return _least_certain_sign(curve, trials, most_trials, first, last)
 
@@ -736,12 +732,12 @@ def _least_certain_sign(
     return None if not inside else NextSize(min(inside)[1], "its error decides")
 
 
-def _widest_range(curve: EvidenceCurve, precision: float) -> float:
+def _widest_range(curve: EvidenceCurve) -> float:
     """Return how wide the 95 % range may be in the end, as a share of the most probable size.
 
-    It is `precision`, or 2.5 times as much where gains lie on a smooth curve.
+    It is `PRECISION`, or 2.5 times as much where gains lie on a smooth curve.
     """
-    return precision if curve.smooth is None else precision * SMOOTH_PRECISION / PRECISION
+    return PRECISION if curve.smooth is None else SMOOTH_PRECISION
 
 
 def _untried(sizes: Sequence[int], trials: dict[int, int], reason: str) -> NextSize | None:

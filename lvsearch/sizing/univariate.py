@@ -70,6 +70,12 @@ def require(condition: bool, rule: str, got: Any) -> None:
         raise ValueError(f"{rule}: got {got!r}.")
 
 
+def require_prior(prior: Any) -> None:
+    """Raise ValueError for anything but a prior over sizes."""
+    if not isinstance(prior, SizePrior):
+        raise ValueError(f"got prior={shortened_repr(prior)}, expected one of lv.sizes, such as lv.sizes.Poisson(10)")
+
+
 class SizePrior(ABC):
     """A prior p(s) over sizes, tuples of `dimension` positive integers such as (numbers of topics,). It is immutable.
 

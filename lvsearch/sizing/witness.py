@@ -22,6 +22,7 @@ from lvsearch.sizing import bounds as bounds_of
 from lvsearch.sizing.evidence import Evidence, Record
 from lvsearch.sizing.regions import Region, Unvisited, unvisited
 from lvsearch.sizing.sizes import Size, SizePrior, as_size
+from lvsearch.sizing.univariate import require_prior
 
 
 class WitnessSearch:
@@ -46,8 +47,7 @@ class WitnessSearch:
         nested: bool = True,
         max_size: int | Size | None = None,
     ) -> None:
-        if not isinstance(prior, SizePrior):
-            raise ValueError(f"got the prior {prior!r}, expected one of lv.sizes, such as lv.sizes.Poisson(10)")
+        require_prior(prior)
         if math.isnan(ceiling) or ceiling == -math.inf:
             raise ValueError(
                 f"The ceiling bounds log p(data) from above: got {ceiling}, expected nats, or inf for none."
@@ -55,7 +55,7 @@ class WitnessSearch:
         self.prior = prior
         self.ceiling = float(ceiling)
         self.nested = nested
-        self.max_size = None if max_size is None else _per_variable(max_size, prior.dimension)
+        self.max_size = None if max_size is None else per_variable(max_size, prior.dimension)
         self._records: dict[Size, Record] = {}
         self._unvisited = Unvisited((), ())
         self._log_box = cache(prior.log_box)  # a step changes few boxes: the others keep their mass
@@ -302,7 +302,7 @@ class WitnessSearch:
         return -math.inf if record is None else self.prior.log_pmf(size) + record.evidence.lower
 
 
-def _per_variable(max_size: int | Size, dimension: int) -> Size:
+def per_variable(max_size: Any, dimension: int) -> Size:
     """Return the largest size to try as a tuple with one number per size variable; an int stands for all variables."""
     return as_size(max_size if isinstance(max_size, tuple) else (max_size,) * dimension, dimension, "max_size")
 

@@ -95,17 +95,11 @@ class MixtureSearch(ClusterMixin, RowSearch):
         random_state: Any = 0,
         verbose: Any = False,
     ):
-        self.model = model
         self.covariance_type = covariance_type
         self.n_factors = n_factors
         self.missing = missing
-        self.prior = prior
-        self.max_size = max_size
-        self.evidence = evidence
-        self.starts = starts
-        self.seconds = seconds
-        self.random_state = random_state
-        self.verbose = verbose
+        budget = {"max_size": max_size, "starts": starts, "seconds": seconds}
+        super().__init__(model, prior=prior, evidence=evidence, random_state=random_state, verbose=verbose, **budget)
 
     def fit(self: Search, X: Any, y: Any = None) -> Search:
         """Search for the number of clusters, and return the fitted estimator. y is ignored.

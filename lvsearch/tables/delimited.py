@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from lvsearch.files.packed_files import has_mixed_line_ends
-from lvsearch.tables.frames import first_repeated
+from lvsearch.tables.frames import require_distinct
 
 MISSING = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "null", "NULL", "None")
 """Cells that count as missing, as an empty one does, in columns that are not texts, names or classes."""
@@ -299,9 +299,7 @@ def check_header(
         header, values = [column.strip() for column in next(rows, [])], next(rows, [])
     except csv.Error:  # Python cannot read this header; pandas will raise a better error
         return
-    twice = first_repeated(column for column in header if column)
-    if twice is not None:
-        raise ValueError(f"{name}: got the column name {twice!r} twice; expected distinct names")
+    require_distinct("column name", (column for column in header if column), f"{name}: ")
     empty = [place for place, column in enumerate(header) if not column and nameless not in ("", place)]
     if empty:
         raise ValueError(

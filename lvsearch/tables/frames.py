@@ -50,6 +50,22 @@ def first_repeated(names: Iterable[str]) -> str | None:
     return None
 
 
+def require_distinct(noun: str, names: Iterable[str], where: str = "") -> None:
+    """Raise ValueError if a name occurs twice.
+
+    noun: what has the names, such as "column name". where: what the error begins with, such as the name of a file.
+    """
+    twice = first_repeated(names)
+    if twice is not None:
+        raise ValueError(f"{where}got the {noun} {twice!r} twice; expected distinct names")
+
+
+def refuse_levels(frame: pd.DataFrame) -> None:
+    """Raise ValueError for a data frame whose rows or columns have several levels of names."""
+    if isinstance(frame.index, pd.MultiIndex) or isinstance(frame.columns, pd.MultiIndex):
+        raise ValueError("got several levels of names; expected one: frame.reset_index(), or join them")
+
+
 def is_table(data: Any) -> bool:
     """Return True for a pandas data frame, or a table of another library (Polars, Arrow, Hugging Face)."""
     return isinstance(data, pd.DataFrame) or (
@@ -126,9 +142,7 @@ def aligned_frames(noun: str, items: Sequence[Any]) -> list[pd.DataFrame] | None
     if first is None:
         return None
     columns, aligned = list(first.columns), []
-    twice = first_repeated(map(str, columns))
-    if twice is not None:
-        raise ValueError(f"got the column {twice!r} twice; expected distinct names")
+    require_distinct("column", map(str, columns))
     for number, frame in enumerate(frames):
         if not np.size(frame):
             aligned.append(first.iloc[:0])
@@ -162,8 +176,7 @@ def frame_documents(
         ValueError: there is no such column; several levels of names; a missing text, id or label; values that are not
             strings.
     """
-    if isinstance(frame.index, pd.MultiIndex) or isinstance(frame.columns, pd.MultiIndex):
-        raise ValueError("got several levels of names; expected one: frame.reset_index(), or join them")
+    refuse_levels(frame)
     if isinstance(keep, str):
         raise ValueError(f"got keep={keep!r}; expected a list of columns: keep=[{keep!r}]")
     kept = None if keep is None else as_list("keep", keep)

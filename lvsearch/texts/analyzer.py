@@ -228,15 +228,12 @@ class Analyzer:
     def __post_init__(self) -> None:
         if isinstance(self.stop_words, str):
             listed_stop_words(self.stop_words)  # raises for a language that there is no list of
-        is_pair = isinstance(self.ngram_range, tuple | list) and len(self.ngram_range) == 2
-        if not is_pair or not all(isinstance(size, Integral) for size in self.ngram_range):
+        runs = self.ngram_range
+        is_pair = isinstance(runs, tuple | list) and len(runs) == 2 and all(isinstance(each, Integral) for each in runs)
+        if not is_pair or not 1 <= runs[0] <= runs[1]:
             raise ValueError(
-                f"got ngram_range={shortened_repr(self.ngram_range)}; expected two whole numbers, such as (1, 2)"
-            )
-        low, high = self.ngram_range
-        if not 1 <= low <= high:
-            raise ValueError(
-                f"got ngram_range={self.ngram_range}; expected two whole numbers, 1 <= first <= second, such as (1, 2)"
+                f"got ngram_range={shortened_repr(runs)}; expected two whole numbers, such as (1, 2), the first "
+                "at least 1 and the second no smaller"
             )
         if self.token_pattern is None:
             return

@@ -378,7 +378,7 @@ class ReadableTopics(ABC):
             frame["name"] = [self._corpus.document_names[row] for row in first]
         if self._corpus.document_labels is not None:
             frame["label"] = [self._corpus.document_labels[row] for row in first]
-        known = self._metadata
+        known = self._corpus.metadata
         if known is None:
             return frame
         chosen = known.iloc[first].reset_index(drop=True)
@@ -571,11 +571,6 @@ class ReadableTopics(ABC):
         names = self._corpus.document_names
         return tuple(f"document {number}" for number in range(len(self._corpus))) if names is None else tuple(names)
 
-    @property
-    def _metadata(self) -> pd.DataFrame | None:
-        """The table of metadata with a row per training document, or None if there is none."""
-        return self._corpus.metadata
-
     def _covariate(self, by: Any) -> Any:
         """Return the value of each training document by which documents are grouped.
 
@@ -599,7 +594,7 @@ class ReadableTopics(ABC):
                 )
         if not isinstance(by, str):
             return by
-        known = self._metadata
+        known = self._corpus.metadata
         if known is None or by not in known:
             columns = "none" if known is None else ", ".join(map(repr, known))
             raise ValueError(

@@ -32,16 +32,14 @@ def npmi_coherence(top: Int[np.ndarray, "topic word"], counts: csr_array) -> Flo
         raise ValueError(
             f"got {top.shape[1]} word(s) of each topic in {counts.shape[0]} documents, expected ≥ 2 and ≥ 1"
         )
-    used, place = np.unique(top, return_inverse=True)
-    present = (counts[:, used] > 0).astype(np.float64)
-    together = np.asarray((present.T @ present).todense()) / counts.shape[0]  # p(v, w)
+    holding, place = _documents_holding(top, counts)
+    together = holding / counts.shape[0]  # p(v, w)
     single = np.diag(together)  # p(v)
     with np.errstate(divide="ignore", invalid="ignore"):
         scores = (np.log(together) - np.log(single) - np.log(single[:, None])) / -np.log(together)
     scores = np.where(together == 1.0, 1.0, np.where(together == 0.0, -1.0, scores))
     scores = np.where(np.minimum(single, single[:, None]) == 0.0, 0.0, scores)
     first, second = np.triu_indices(top.shape[1], 1)
-    place = place.reshape(top.shape)
     return scores[place[:, first], place[:, second]].mean(axis=1)
 
 
@@ -61,14 +59,23 @@ def umass_coherence(top: Int[np.ndarray, "topic word"], counts: csr_array) -> Fl
     """
     if top.shape[1] < 2:
         raise ValueError(f"got {top.shape[1]} word(s) of each topic, expected at least 2")
-    used, place = np.unique(top, return_inverse=True)
-    present = (counts[:, used] > 0).astype(np.float64)
-    together = np.asarray((present.T @ present).todense())
+    together, place = _documents_holding(top, counts)
     holding = np.diag(together)
     scores = np.where(holding > 0, np.log((together + 1) / np.maximum(holding, 1.0)), 0.0)  # of (v_m, v_l)
-    place = place.reshape(top.shape)
     first, second = np.triu_indices(top.shape[1], 1)
     return scores[place[:, second], place[:, first]].sum(axis=1)
+
+
+def _documents_holding(
+    top: Int[np.ndarray, "topic word"], counts: csr_array
+) -> tuple[Float[np.ndarray, "used used"], Int[np.ndarray, "topic word"]]:
+    """Return the number of documents that hold each pair of the words in `top`, and the place of every word among them.
+
+    top: columns of `counts`. counts: a row per document.
+    """
+    used, place = np.unique(top, return_inverse=True)
+    present = (counts[:, used] > 0).astype(np.float64)
+    return np.asarray((present.T @ present).todense()), place.reshape(top.shape)
 
 
 def cao_juan(topic_word: Float[np.ndarray, "topic word"]) -> float:

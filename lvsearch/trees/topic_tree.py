@@ -6,8 +6,8 @@ The picture has a box per node, from left to right, and is of limited height.
 import html
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
 from lvsearch.files.plain_text import visible
 
@@ -207,7 +207,7 @@ class TopicTree:
             if node.parent is None or (node.documents >= min_documents and node.parent in kept):
                 kept[node.number] = len(nodes)
                 parent = None if node.parent is None else kept[node.parent]
-                nodes.append(TreeNode(len(nodes), parent, *list(_fields(node))[2:]))
+                nodes.append(replace(node, number=len(nodes), parent=parent))
         return TopicTree(tuple(nodes))
 
     # -- forms ---------------------------------------------------------------------------------------------------------
@@ -292,11 +292,6 @@ class TopicTree:
     def _repr_html_(self) -> str:
         """Return the picture of the tree as SVG, for notebooks (`to_svg`)."""
         return self.to_svg()
-
-
-def _fields(node: TreeNode) -> tuple[Any, ...]:
-    """Return the values of a node's fields, in the order of their declaration."""
-    return tuple(getattr(node, name) for name in node.__dataclass_fields__)
 
 
 def _escape(text: str) -> str:

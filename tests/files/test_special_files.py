@@ -170,7 +170,7 @@ def test_what_numpy_writes_is_read():
 def test_groups_whose_names_leave_the_folder_are_refused(group: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The checksums are right: somebody wrote the manifest so. What lies outside is not even read."""
     folder = tmp_path / "run"
-    monkeypatch.setattr(storage, "_write_atomically", lambda path, data: path.write_bytes(data))
+    monkeypatch.setattr(storage, "write_bytes", lambda path, data: path.write_bytes(data))
     (folder / "a").mkdir(parents=True)
     if group == "/x":
         monkeypatch.setattr(storage, "_file_name", lambda group, digest: f"{tmp_path}/x-{digest[:16]}.npz")
@@ -261,7 +261,7 @@ def test_a_reader_of_a_folder_that_is_being_made_hears_that(tmp_path: Path, monk
             seen.append(path)
         path.write_bytes(data)
 
-    monkeypatch.setattr(storage, "_write_atomically", manifest_comes)
+    monkeypatch.setattr(storage, "write_bytes", manifest_comes)
     with new_folder(folder):
         with pytest.raises(FileNotFoundError, match="holds nothing to read yet"):
             lv.load(folder)

@@ -191,7 +191,7 @@ def test_an_interrupted_search_waits_for_no_comparison(tmp_path: Path, monkeypat
     stopped = replace(result, state=replace(result.state, stopped="interrupted"), held_out=corpus().select(range(9)))
     monkeypatch.setattr("lvsearch.results.heldout.held_out_comparison", lambda *_: pytest.fail("compared"))
     monkeypatch.setattr("lvsearch.reports.report.write_report", lambda *_, **__: str(tmp_path / "summary.md"))
-    assert cli._write_and_print(stopped, tmp_path, as_json=False) == 130
+    assert cli._conclude(stopped, tmp_path) == 130
     assert "interrupted: writing the report of what was found; Ctrl-C again leaves it out" in capsys.readouterr().err
 
 
