@@ -123,7 +123,7 @@ class StatesKit(NamedTuple):
     """
 
     recorder: Callable[..., Recorder]
-    latents_reader: Callable[[Any, Model, Dataset], LatentsReader | None]
+    latents_reader: Callable[[Any, Any, Dataset], LatentsReader | None]
     true_state: Callable[[Any, Simulated, int], State]
 
 

@@ -3,7 +3,7 @@
 import ast
 import importlib
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
@@ -97,7 +97,7 @@ def test_every_model_has_a_row_of_its_own():
     assert models - set(KITS) == set()
 
 
-def bind(function: Callable[..., Any], like: Callable[..., Any]) -> None:
+def bind(function: Any, like: Any) -> None:
     """Raise TypeError unless a function takes the arguments, by position and by name, that `like` takes."""
     given = [each for each in inspect.signature(like).parameters.values() if each.default is each.empty]
     named = {each.name: None for each in given if each.kind is each.KEYWORD_ONLY}
