@@ -5,19 +5,23 @@ file imports no room, so that every room can look a kit up.
 """
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from lvsearch.inference.chain_kits import ChainKit
+    from lvsearch.inference.model_kits import ModelKit
 
 Entry = TypeVar("Entry")
 
-MODEL_KITS: dict[type, Any] = {}
+MODEL_KITS: "dict[type, ModelKit]" = {}
 """{type of model: its `ModelKit`}, filled by `model_kits`."""
-CHAIN_KITS: dict[type, Any] = {}
+CHAIN_KITS: "dict[type, ChainKit]" = {}
 """{type of chain: its `ChainKit`}, filled by `chain_kits`."""
 LABELS_CHAINS: dict[type, Any] = {}
 """{kind of component: its `labels_chain`}, filled by `chain_kits`."""
 
 
-def model_kit(model: Any) -> Any:
+def model_kit(model: Any) -> "ModelKit":
     """Return the `ModelKit` of a model.
 
     Raises TypeError for what is no `Model`.
@@ -25,7 +29,7 @@ def model_kit(model: Any) -> Any:
     return row_of(MODEL_KITS, model, "a subclass of lvsearch.models.Model")
 
 
-def chain_kit(chain: Any) -> Any:
+def chain_kit(chain: Any) -> "ChainKit":
     """Return the `ChainKit` of a chain.
 
     Raises TypeError for a type of chain without one, even one that says that it offers nothing.
