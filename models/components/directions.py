@@ -345,7 +345,8 @@ class VonMisesFisherComponents(Component):
         Raises ValueError unless 0 < lowest < highest.
         """
         n_dims = _required_columns(numbers("values", values).shape[-1])
-        low, high = lowest or n_dims / 10, highest or 100.0 * n_dims
+        low = n_dims / 10 if lowest is None else lowest
+        high = 100.0 * n_dims if highest is None else highest
         if not 0 < low < high < np.inf:
             raise ValueError(f"got lowest={lowest!r} and highest={highest!r}, expected 0 < lowest < highest")
         # the loss of a row is about (D − 1)/16 times the square of the step of log κ

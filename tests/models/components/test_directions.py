@@ -21,7 +21,7 @@ from lvsearch.models.units import Row
 KAPPA = np.logspace(-3, 6, 181)
 FAMILY = ConcentratedDirection((0.7, 3.0, 12.0, 60.0))
 SUMS = np.random.default_rng(0).normal(size=(4, 5)) * np.array([[0.0], [0.2], [1.0], [8.0]])
-NATURAL = DirectionStatistics(SUMS, np.array([0.0, 1.0, 3.0, 25.0]))
+NATURAL = DirectionStatistics(SUMS, np.array([0.0, 1.0, 3.0, 25.0]))  # pyright: ignore[reportArgumentType]
 
 
 # ── the average over the sphere ─────────────────────────────────────────────────────────────────────────────────────
@@ -123,8 +123,9 @@ def test_wrong_rows_and_arguments_are_refused():
     for wrong in ([], [0.0, 1.0], [2.0, 1.0], [1.0, np.inf], [[1.0]]):
         with pytest.raises(ValueError, match="expected positive numbers that rise"):
             VonMisesFisherComponents(wrong)
-    with pytest.raises(ValueError, match="expected 0 < lowest < highest"):
-        VonMisesFisherComponents.weak(np.eye(3), lowest=5.0, highest=2.0)
+    for lowest, highest in ((5.0, 2.0), (0.0, None), (None, np.inf)):
+        with pytest.raises(ValueError, match="expected 0 < lowest < highest"):
+            VonMisesFisherComponents.weak(np.eye(3), lowest, highest)
 
 
 def test_rows_of_nearly_unit_length_are_directions(float64):
@@ -149,7 +150,8 @@ def planted(n_dims: int, n_rows: int, kappa: float) -> tuple[np.ndarray, np.ndar
     means = rng.normal(size=(5, n_dims))
     means /= np.linalg.norm(means, axis=1, keepdims=True)
     labels = rng.integers(5, size=n_rows)
-    return np.array([vonmises_fisher(means[label], kappa).rvs(1, random_state=rng)[0] for label in labels]), labels
+    laws = [vonmises_fisher(mean, kappa) for mean in means]  # pyright: ignore[reportArgumentType]
+    return np.array([laws[label].rvs(1, random_state=rng)[0] for label in labels]), labels
 
 
 @pytest.mark.slow
