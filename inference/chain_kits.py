@@ -1,7 +1,8 @@
 """The kit of every type of chain: what it offers the annealer, and how its states are recorded and read, in one table.
 
-A type of chain without a kit is refused. A chain that is annealed as if it had no better path gives wide ends, and
-nothing says so; hence a chain says that it has none (`PLAIN`).
+A type of chain without a kit is refused. Annealed without its better path, a chain would still run, with ends far apart
+and no warning. So every type names its paths: `PLAIN` if it has only the usual one. The last table says, for each kind
+of component, which chain draws the components of a mixture's rows.
 """
 
 from collections.abc import Callable, Sequence
@@ -66,8 +67,8 @@ from lvsearch.inference.factor_analyzers.row_by_row import (
 )
 from lvsearch.inference.factorizations.anchored import AnchoredFactorization, first_steps_around_fit
 from lvsearch.inference.full_covariances.chain import labels_chain_of_full_covariances, labels_chain_of_students
-from lvsearch.inference.kits import CHAIN_KITS, LABELS_CHAINS
-from lvsearch.inference.sampling.parameters import LatentsReader, records_all_parameters
+from lvsearch.inference.kits import CHAIN_KITS, CHAINS_OF_COMPONENTS
+from lvsearch.inference.sampling.parameters import LatentsReader, no_reader_needed
 from lvsearch.inference.sampling.trace import Recorder
 from lvsearch.inference.topic_samplers.anchor import (
     anchor_of_hyper_topics,
@@ -97,21 +98,22 @@ class AnnealingKit(NamedTuple):
     | field | meaning |
     |---|---|
     | `sequential` | chain, key -> its units in an order drawn with the key; None if they cannot come one by one |
-    | `along_data` | chain -> True if the path leads along the data (`prefixes`), False if along temperatures |
-    | `anchored` | chain, key, states -> a path around the best of them, or None |
-    | `patience` | (nats between both directions) × (temperatures) below which no second path is annealed |
+    | `along_data` | chain -> True if it is annealed along its units in turn by default, False if along temperatures |
+    | `second_path` | chain, key, states -> a path that starts near the best of these states, or None |
+    | `second_path_beyond` | (nats between both directions) × (temperatures) beyond which a second path is annealed |
     | `first_steps` | chain, number of temperatures by default -> that of the cheapest annealing of this chain |
     | `in_small_steps` | True if a sweep takes thousands of small steps in turn, which a CPU does faster than a GPU |
 
     A path around the best particle is shorter, but stays in one labelling and one mode. `states` are the ends of the
     first path's forward annealing: particles of each of its two independent halves, or of the one run if it ran forward
-    only. `patience` is 0 for chains whose second path, from a normalised q, is as cheap to draw from as the prior.
+    only. `second_path_beyond` is 0 for chains whose second path, from a normalised q, is as cheap to draw from as the
+    prior. A chain may have units in turn (`sequential`) for those who ask, and be annealed along temperatures by default.
     """
 
     sequential: Callable[[Any, Key[Array, ""]], Sequential | None]
     along_data: Callable[[Any], bool]
-    anchored: Callable[[Any, Key[Array, ""], Sequence[State]], Anchor | None]
-    patience: float
+    second_path: Callable[[Any, Key[Array, ""], Sequence[State]], Anchor | None]
+    second_path_beyond: float
     first_steps: Callable[[Any, int], int]
     in_small_steps: bool
 
@@ -166,7 +168,7 @@ def no_latents_reader(chain: Sampler, model: Model, data: Dataset) -> LatentsRea
     """Raise TypeError: it is not said how the chain's states are read."""
     raise TypeError(
         f"got a chain of type {type(chain).__name__}, expected one that says how its states are read: a latents_reader "
-        "in its ChainKit, or `records_all_parameters` if there is nothing to add to what its recorder has"
+        "in its ChainKit, or `no_reader_needed` if there is nothing to add to what its recorder has"
     )
 
 
@@ -181,50 +183,53 @@ def no_true_state(chain: Chain, simulated: Simulated, particles: int) -> State:
 PLAIN = AnnealingKit(
     sequential=all_at_once,
     along_data=along_temperatures,
-    anchored=one_path_alone,
-    patience=FAR,
+    second_path=one_path_alone,
+    second_path_beyond=FAR,
     first_steps=default_steps,
     in_small_steps=False,
 )
 """What a chain offers whose own path, along temperatures, is all that it has."""
 NOT_READ = StatesKit(no_recorder, no_latents_reader, no_true_state)
 """The record of states that nothing is known of: each of its functions refuses."""
-ROWS = PLAIN._replace(sequential=rows_in_turn, along_data=is_along_rows, anchored=anchor_of_mixture, patience=0.0)
-TOPICS = PLAIN._replace(anchored=anchor_of_topics, first_steps=first_steps_of_topics, in_small_steps=True)
+ROWS = PLAIN._replace(
+    sequential=rows_in_turn, along_data=is_along_rows, second_path=anchor_of_mixture, second_path_beyond=0.0
+)
+TOPIC_CHAINS = PLAIN._replace(second_path=anchor_of_topics, first_steps=first_steps_of_topics, in_small_steps=True)
 
-KITS: dict[type, ChainKit] = {
+BUILT_IN_KITS: dict[type, ChainKit] = {
     # any log-joint, and any density
-    GenericChain: ChainKit(PLAIN, StatesKit(generic_recorder, records_all_parameters, true_gibbs_state)),
+    GenericChain: ChainKit(PLAIN, StatesKit(generic_recorder, no_reader_needed, true_gibbs_state)),
     DensityChain: ChainKit(PLAIN, NOT_READ),
     # rows
     CollapsedMixtureChain: ChainKit(ROWS, StatesKit(mixture_recorder, reader_of_mixtures, true_mixture_state)),
     HyperMixture: ChainKit(
-        ROWS._replace(sequential=hyper_rows_in_turn, anchored=anchor_of_hyper_mixture),
+        ROWS._replace(sequential=hyper_rows_in_turn, second_path=anchor_of_hyper_mixture),
         StatesKit(hyper_mixture_recorder, reader_of_mixtures, true_hyper_mixture_state),
     ),
     FactorAnalyzerChain: ChainKit(
-        ROWS._replace(sequential=scored_rows_in_turn, anchored=anchor_of_factor_analyzers),
+        ROWS._replace(sequential=scored_rows_in_turn, second_path=anchor_of_factor_analyzers),
         StatesKit(recorder_of_factor_analyzers, reader_of_factor_analyzers, true_state_of_factor_analyzers),
     ),
-    IndependentNormalChain: ChainKit(PLAIN, StatesKit(normal_recorder, records_all_parameters, true_normal_state)),
+    IndependentNormalChain: ChainKit(PLAIN, StatesKit(normal_recorder, no_reader_needed, true_normal_state)),
     HiddenMarkovChain: ChainKit(
         PLAIN._replace(sequential=rows_in_time, along_data=along_data_alone, first_steps=first_steps_in_time),
         StatesKit(path_recorder, reader_of_hidden_markov, true_path_state),
     ),
     BlockChain: ChainKit(
-        PLAIN._replace(anchored=anchor_of_blocks, patience=0.0),
+        PLAIN._replace(second_path=anchor_of_blocks, second_path_beyond=0.0),
         StatesKit(recorder_of_blocks, reader_of_blocks, true_state_of_blocks),
     ),
-    PoissonFactorizationChain: ChainKit(PLAIN, StatesKit(factor_recorder, records_all_parameters, true_factor_state)),
+    PoissonFactorizationChain: ChainKit(PLAIN, StatesKit(factor_recorder, no_reader_needed, true_factor_state)),
     AnchoredFactorization: ChainKit(
         PLAIN._replace(first_steps=first_steps_around_fit), NOT_READ._replace(true_state=true_factor_state_near_fit)
     ),
     # documents
     CollapsedTopics: ChainKit(
-        TOPICS._replace(sequential=documents_in_turn), StatesKit(topic_recorder, reader_of_topics, true_topic_state)
+        TOPIC_CHAINS._replace(sequential=documents_in_turn),
+        StatesKit(topic_recorder, reader_of_topics, true_topic_state),
     ),
     HyperTopics: ChainKit(
-        TOPICS._replace(anchored=anchor_of_hyper_topics, first_steps=first_steps_of_hyper_topics),
+        TOPIC_CHAINS._replace(second_path=anchor_of_hyper_topics, first_steps=first_steps_of_hyper_topics),
         StatesKit(hyper_topic_recorder, reader_of_hyper_topics, true_hyper_topic_state),
     ),
     UnigramMixtureChain: ChainKit(
@@ -243,8 +248,8 @@ def register_chain_kit(chain_type: type, kit: ChainKit) -> None:
     CHAIN_KITS[chain_type] = kit
 
 
-CHAIN_KITS.update(KITS)
-LABELS_CHAINS.update(
+CHAIN_KITS.update(BUILT_IN_KITS)
+CHAINS_OF_COMPONENTS.update(
     {
         Component: labels_chain_of_any_component,
         FullCovarianceComponents: labels_chain_of_full_covariances,

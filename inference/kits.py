@@ -17,7 +17,7 @@ MODEL_KITS: "dict[type, ModelKit]" = {}
 """{type of model: its `ModelKit`}, filled by `model_kits`."""
 CHAIN_KITS: "dict[type, ChainKit]" = {}
 """{type of chain: its `ChainKit`}, filled by `chain_kits`."""
-LABELS_CHAINS: dict[type, Any] = {}
+CHAINS_OF_COMPONENTS: dict[type, Any] = {}
 """{kind of component: its `labels_chain`}, filled by `chain_kits`."""
 
 
@@ -41,7 +41,7 @@ def chain_kit(chain: Any) -> "ChainKit":
 
 def labels_chain_of(component: Any) -> Any:
     """Return the function that makes the chain over the labels of a mixture of this kind of component."""
-    return row_of(LABELS_CHAINS, component, "a kind of component: a subclass of lvsearch.models.Component")
+    return row_of(CHAINS_OF_COMPONENTS, component, "a kind of component: a subclass of lvsearch.models.Component")
 
 
 def row_of(table: Mapping[type, Entry], thing: Any, expected: str) -> Entry:

@@ -18,7 +18,7 @@ from lvsearch.inference.allocation_chains.models import (
     partition_chain,
 )
 from lvsearch.inference.annealing.between_sizes import Gain
-from lvsearch.inference.annealing.dispatch import annealed_chain, chain_from_prior, needs_no_fit, no_more_than_a_fit
+from lvsearch.inference.annealing.dispatch import annealed_chain, chain_from_prior, needs_no_fit, no_extra_bytes
 from lvsearch.inference.annotation.estimator import AnnotationEstimator
 from lvsearch.inference.annotation.predictions import describe_annotated_images
 from lvsearch.inference.block_models.chain import evidence_chain_of_blocks, path_of_blocks_needs_fit
@@ -73,7 +73,7 @@ from lvsearch.inference.mixture_samplers.sweeps import occupied_components, part
 from lvsearch.inference.mixtures.estimator import MixtureEstimator
 from lvsearch.inference.mixtures.partitions import OccupiedCounts
 from lvsearch.inference.mixtures.predictive import score_rows_of_mixture
-from lvsearch.inference.processes import OccupiedSampler, nothing_but_responsibilities
+from lvsearch.inference.processes import OccupiedSampler, responsibilities_suffice
 from lvsearch.inference.sampling.trace import Recorder
 from lvsearch.inference.sequences.estimator import HiddenMarkovEstimator
 from lvsearch.inference.topic_samplers.chain_hyperparameters import evidence_chain_of_lda
@@ -134,11 +134,11 @@ from lvsearch.models.topic_model import TopicModel
 class GainKit(NamedTuple):
     """A record of how the gain of one component more is measured.
 
-    `first`: see `first_gain`. `of_last_part`: see `gain_of_last_part`.
+    `first_size`: see `first_gain`. `measure`: see `gain_of_last_part`.
     """
 
-    first: Callable[[Any, Dataset], int | None]
-    of_last_part: Callable[..., Gain]
+    first_size: Callable[[Any, Dataset], int | None]
+    measure: Callable[..., Gain]
 
 
 class ProcessKit(NamedTuple):
@@ -164,8 +164,8 @@ class AllocationKit(NamedTuple):
 class ModelKit(NamedTuple):
     """A record of what inference knows of one type of model beyond its log-joint.
 
-    Each field is the implementation of the function of the same name, for this type of model. The last three are None
-    for types without.
+    Each of the first twelve fields is the implementation of the function of its name, for this type of model. The last
+    three are records of their own, None for types without.
 
     | field | what it does |
     |---|---|
@@ -177,10 +177,10 @@ class ModelKit(NamedTuple):
     | `document_proportions` | returns the distribution of a new document's topic proportions |
     | `evidence_chain` | makes the best annealing path to the posterior |
     | `sampled_chain` | makes the chain whose draws are recorded for people |
-    | `path_needs_fit` | says whether the path is better from a fit |
+    | `path_needs_fit` | True if the path should start from a fit instead of the prior |
     | `bytes_while_annealed` | says how many bytes annealing holds in addition to a fit |
-    | `occupied_counts` | draws how many components are occupied under a fit; None where responsibilities say it |
-    | `contents_of` | returns units as counts of the members of a process of two levels |
+    | `occupied_counts` | draws how many components are occupied under a fit; None if responsibilities suffice |
+    | `contents_of` | of a process of two levels: how often each word or row occurs in each document or group |
     | `gains` | measures the gain of one component more |
     | `process` | samples a nonparametric process exactly |
     | `allocations` | compares all sizes at once by chains over allocations of the rows |
@@ -213,8 +213,8 @@ GENERIC_KIT = ModelKit(
     evidence_chain=chain_from_prior,
     sampled_chain=annealed_chain,
     path_needs_fit=needs_no_fit,
-    bytes_while_annealed=no_more_than_a_fit,
-    occupied_counts=nothing_but_responsibilities,
+    bytes_while_annealed=no_extra_bytes,
+    occupied_counts=responsibilities_suffice,
     contents_of=no_contents,
     gains=None,
     process=None,
@@ -222,12 +222,12 @@ GENERIC_KIT = ModelKit(
 )
 """The kit of any log-joint."""
 
-TOPICS = GENERIC_KIT._replace(
+TOPIC_MODELS = GENERIC_KIT._replace(
     unit_ceilings=ceilings_of_documents,
     score_units=score_documents_of_topics,
     document_proportions=proportions_of_topic_model,
 )
-UNIGRAMS = TOPICS._replace(
+UNIGRAMS = TOPIC_MODELS._replace(
     estimator=UnigramMixtureEstimator,
     describe_units=describe_documents_of_unigrams,
     bound_units=bound_documents_of_unigrams,
@@ -238,11 +238,11 @@ TWO_LEVELS = GENERIC_KIT._replace(describe_units=describe_units_of_process, occu
 PARTITIONS = AllocationKit(parameters_have_prior, partition_chain)
 FEATURES = AllocationKit(features_have_prior, feature_chain)
 
-KITS: dict[type[Model], ModelKit] = {
+BUILT_IN_KITS: dict[type[Model], ModelKit] = {
     Model: GENERIC_KIT,
     # documents
-    TopicModel: TOPICS,
-    LDA: TOPICS._replace(
+    TopicModel: TOPIC_MODELS,
+    LDA: TOPIC_MODELS._replace(
         estimator=estimator_of_lda,
         describe_units=describe_documents_of_lda,
         bound_units=bound_documents_of_lda,
@@ -251,7 +251,7 @@ KITS: dict[type[Model], ModelKit] = {
         bytes_while_annealed=bytes_of_tokens,
         gains=GainKit(first_gain_of_lda, gain_of_last_topic),
     ),
-    PLSI: TOPICS._replace(
+    PLSI: TOPIC_MODELS._replace(
         estimator=PLSIEstimator,
         describe_units=describe_documents_of_plsi,
         score_units=score_documents_of_plsi,
@@ -316,7 +316,8 @@ KITS: dict[type[Model], ModelKit] = {
     GMLDA: IMAGES,
     GMMixture: IMAGES,
 }
-"""{type of model: its kit}. A model of one's own has that of `Model`, unless `register_kit` gives it another."""
+"""{type of model: its kit}, also where a row repeats its base class's, so that none is forgotten. A model of one's own
+has that of `Model`, unless `register_kit` gives it another."""
 
 
 def register_kit(model_type: Any, kit: Any) -> None:
@@ -335,5 +336,5 @@ def register_kit(model_type: Any, kit: Any) -> None:
     MODEL_KITS[model_type] = kit
 
 
-for _type, _kit in KITS.items():
+for _type, _kit in BUILT_IN_KITS.items():
     register_kit(_type, _kit)

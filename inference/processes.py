@@ -125,7 +125,7 @@ def occupied_counts(
     return model_kit(model).occupied_counts(model, estimate, data, draws=draws, rng=rng)
 
 
-def nothing_but_responsibilities(
+def responsibilities_suffice(
     model: Model, estimate: Estimate, data: Dataset, *, draws: int, rng: np.random.Generator
 ) -> None:
     """Return None: where a unit is in one component, its responsibilities say how many components are occupied."""

@@ -53,7 +53,8 @@ On a mesh each half runs on its own device, of another process where there are s
 NEAR = 10.0
 """Distance between both directions, in nats, up to which no second path is annealed.
 
-Beyond it, and beyond the chain's `patience`, a second path is annealed from where the first one ended.
+Beyond it, and beyond the chain's `AnnealingKit.second_path_beyond`, a second path is annealed from where the first one
+ended.
 """
 
 HOPELESS = 3
@@ -145,12 +146,12 @@ def needs_no_fit(model: Model, data: Dataset) -> bool:
 
 def anchored_chain(chain: Chain, key: Key[Array, ""], states: Sequence[State]) -> Anchor | None:
     """Return a path to the same posterior from a q around the best of the given particles, or None for chains without
-    one (`AnnealingKit.anchored`).
+    one (`AnnealingKit.second_path`).
 
     chain: the chain on its first path.
     states: where the first path's forward annealing ended.
     """
-    return chain_kit(chain).annealing.anchored(chain, key, states)
+    return chain_kit(chain).annealing.second_path(chain, key, states)
 
 
 def bytes_while_annealed(model: Model, data: Dataset) -> int:
@@ -158,7 +159,7 @@ def bytes_while_annealed(model: Model, data: Dataset) -> int:
     return model_kit(model).bytes_while_annealed(model, data)
 
 
-def no_more_than_a_fit(model: Model, data: Dataset) -> int:
+def no_extra_bytes(model: Model, data: Dataset) -> int:
     """Return 0, the bytes in addition to a fit of a chain that holds less than the fit."""
     return 0
 
@@ -171,7 +172,7 @@ def first_gain(model: Model, data: Dataset) -> int | None:
     (`ModelKit.gains`).
     """
     gains = model_kit(model).gains
-    return None if gains is None else gains.first(model, data)
+    return None if gains is None else gains.first_size(model, data)
 
 
 def gain_of_last_part(
@@ -192,7 +193,7 @@ def gain_of_last_part(
     gains = model_kit(model).gains
     if gains is None:
         raise TypeError(f"got a {type(model).__name__}, expected a type of model whose kit has `gains` between sizes")
-    return gains.of_last_part(model, data, size, estimate, key, trial)
+    return gains.measure(model, data, size, estimate, key, trial)
 
 
 def effort(chain: Chain, trial: int) -> Effort:
@@ -256,7 +257,11 @@ def anneal(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) ->
                 return (second,)
         first, states = both_ways(chain, key_first, work, profile)
         apart = float(np.mean(first.backward) - np.mean(first.forward))
-        if first.anchor_error is not None or apart <= NEAR or apart * work.steps <= chain_kit(chain).annealing.patience:
+        if (
+            first.anchor_error is not None
+            or apart <= NEAR
+            or apart * work.steps <= chain_kit(chain).annealing.second_path_beyond
+        ):
             return (first,)
         second = _from_an_anchor(chain, key_anchors, key_second, work, states)
         return (first,) if second is None else (first, second)

@@ -284,7 +284,7 @@ def labels_chain(
     component: Component, model: FiniteMixture, data: Dataset, size: int
 ) -> CollapsedMixtureChain | HyperMixture:
     """Return the annealing chain over a mixture's labels on the path from the prior, for this kind of component
-    (`chain_kits.LABELS_CHAINS`).
+    (`chain_kits.CHAINS_OF_COMPONENTS`).
 
     model: the mixture.
     size: the number of components.

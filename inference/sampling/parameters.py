@@ -136,7 +136,7 @@ def latents_reader(chain: Sampler, model: Model, data: Dataset) -> LatentsReader
     return chain_kit(chain).states.latents_reader(chain, model, data)
 
 
-def records_all_parameters(chain: Sampler, model: Model, data: Dataset) -> None:
+def no_reader_needed(chain: Sampler, model: Model, data: Dataset) -> None:
     """Return None, the reader of a chain whose own recorder has all parameters of the model."""
 
 
