@@ -107,7 +107,8 @@ class AnnealingKit(NamedTuple):
     A path around the best particle is shorter, but stays in one labelling and one mode. `states` are the ends of the
     first path's forward annealing: particles of each of its two independent halves, or of the one run if it ran forward
     only. `second_path_beyond` is 0 for chains whose second path, from a normalised q, is as cheap to draw from as the
-    prior. A chain may have units in turn (`sequential`) for those who ask, and be annealed along temperatures by default.
+    prior. A chain may have units in turn (`sequential`) for those who ask for them, and yet be annealed along
+    temperatures by default.
     """
 
     sequential: Callable[[Any, Key[Array, ""]], Sequential | None]
