@@ -1,13 +1,13 @@
 r"""Components of directions: rows of length 1, such as embeddings that are compared by their cosines.
 
-A row x is from a von Mises–Fisher distribution, whose mean direction μ and concentration κ both are unknown. κ is one
-of G values κ_1 … κ_G, so that everything is exactly conjugate. With θ = κμ, x on the unit sphere of D columns, and
-E_u the average over all directions u,
+A row x is from a von Mises–Fisher distribution, whose mean direction μ and concentration κ both are unknown. A
+continuous κ has no prior whose posterior is in closed form, so κ is one of G values κ_1 … κ_G: then the posterior is
+exact. With θ = κμ, x on the unit sphere of D columns, and E_u the average over all directions u,
 
     log p(x | θ) = ⟨θ, x⟩ − F(|θ|²) − log (area of the sphere),        F(|θ|²) = log E_u exp⟨θ, u⟩.
 
-So t(θ) = (θ, −F(|θ|²)), a row adds s(x) = (x, 1), and the carrier of every row is −log(area). A priori κ_g is as
-probable as any other, and μ uniform. With natural parameters η = (v, n), where v is a sum of rows and n their number,
+So the sufficient statistics are t(θ) = (θ, −F(|θ|²)), a row adds s(x) = (x, 1) to the natural parameters, and −log
+(area) depends on no parameter. A priori every κ_g is as probable as any other, and μ uniform. With natural parameters η = (v, n), where v is a sum of rows and n their number,
 
     A(v, n) = log (1/G) Σ_g exp(F(κ_g² |v|²) − n F(κ_g²)),
 
@@ -44,6 +44,7 @@ that are left out, in nats."""
 SAME_LENGTH = 1e-3
 """How far the length of a row may be from 1. Rows are divided by their length, so that rounding does not matter."""
 NEWTON_STEPS, HALVINGS = 60, 24
+"""The number of Newton's steps to the natural parameters of given means, and of the lengths 1, ½, ¼ … that each tries."""
 
 
 # ── the average of an exponential over the sphere ───────────────────────────────────────────────────────────────────
