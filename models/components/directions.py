@@ -6,8 +6,9 @@ exact. With θ = κμ, x on the unit sphere of D columns, and E_u the average ov
 
     log p(x | θ) = ⟨θ, x⟩ − F(|θ|²) − log (area of the sphere),        F(|θ|²) = log E_u exp⟨θ, u⟩.
 
-So the sufficient statistics are t(θ) = (θ, −F(|θ|²)), a row adds s(x) = (x, 1) to the natural parameters, and −log
-(area) depends on no parameter. A priori every κ_g is as probable as any other, and μ uniform. With natural parameters η = (v, n), where v is a sum of rows and n their number,
+So the sufficient statistics are t(θ) = (θ, −F(|θ|²)), a row adds s(x) = (x, 1) to the natural parameters, and
+−log(area) depends on no parameter. A priori every κ_g is as probable as any other, and μ uniform. With natural
+parameters η = (v, n), where v is a sum of rows and n their number,
 
     A(v, n) = log (1/G) Σ_g exp(F(κ_g² |v|²) − n F(κ_g²)),
 
@@ -44,7 +45,7 @@ that are left out, in nats."""
 SAME_LENGTH = 1e-3
 """How far the length of a row may be from 1. Rows are divided by their length, so that rounding does not matter."""
 NEWTON_STEPS, HALVINGS = 60, 24
-"""The number of Newton's steps to the natural parameters of given means, and of the lengths 1, ½, ¼ … that each tries."""
+"""The number of Newton's steps to the natural parameters of given means, and of the lengths 1, ½ … that each tries."""
 
 
 # ── the average of an exponential over the sphere ───────────────────────────────────────────────────────────────────
