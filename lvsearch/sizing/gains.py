@@ -622,7 +622,8 @@ def next_measured(
             return NextSize(size, "a larger size gains more")
     answer = curve.answer(prior)
     best, low_end, high_end = answer
-    sharp = _sharp_change(curve)
+    fades = curve.smooth is not None and not curve.smooth.may_end_abruptly
+    sharp = None if fades else _sharp_change(curve)
     if sharp is not None:
         return NextSize(sharp, "gains change their sign in between")
     is_wide = high_end - low_end > _widest_range(curve) * best
