@@ -68,6 +68,7 @@ def test_sizes_inside_known_buckets_compile_nothing(first: lv.SearchResult):
     assert searched(16).compiles == {}
 
 
+@pytest.mark.thorough
 def test_a_kernel_compiled_per_size_is_noticed(first: lv.SearchResult, monkeypatch: pytest.MonkeyPatch):
     """Planted: the number of topics as a static argument."""
 

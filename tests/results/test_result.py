@@ -206,6 +206,7 @@ def test_another_prior_is_a_re_weighting_without_any_fit(evidence: str):
     assert other.with_prior(PRIOR).posterior().equals(result.posterior())
 
 
+@pytest.mark.thorough
 def test_another_prior_gives_what_a_search_under_it_gives():
     """Plug-in, one size variable: the order is the same under every prior, so every row must be."""
     fresh = lv.search(

@@ -59,6 +59,7 @@ def test_plug_in_intervals_hold_the_exact_likelihood():
     assert np.all(np.diff(lower) >= 0)  # Proposition 1, enforced
 
 
+@pytest.mark.thorough
 def test_certified_bounds_hold_the_exact_evidence_and_posterior():
     result = plug_in_search()
     weights = np.log(PROBABILITIES) + exact_evidence(result)

@@ -163,6 +163,7 @@ def test_a_search_that_was_interrupted_before_its_first_fit_is_read(tmp_path: Pa
     assert write_report(cut, tmp_path / "report").is_file()
 
 
+@pytest.mark.thorough
 def test_a_search_whose_fitted_sizes_are_all_improbable_has_a_report(tmp_path: Path) -> None:
     """Where time is short, size 1 alone is fitted, and chains name larger ones."""
     whole = searched()

@@ -105,6 +105,7 @@ def test_rows_score_alone_as_they_do_together():
     assert -1.0 < fitted.score(unknown) <= 1e-6
 
 
+@pytest.mark.thorough
 def test_what_a_cell_holds_does_not_matter_where_it_is_missing():
     fitted = searched().best
     test = points().select([0, 1, 2, 3])

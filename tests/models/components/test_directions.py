@@ -7,6 +7,7 @@ import pytest
 from compiled import Compiled
 from scipy.special import gammaln, ive
 from scipy.stats import vonmises_fisher
+from tiers import in_tiers
 
 import lvsearch as lv
 from lvsearch.models.components import VonMisesFisherComponents
@@ -27,7 +28,7 @@ NATURAL = DirectionStatistics(SUMS, np.array([0.0, 1.0, 3.0, 25.0]))  # pyright:
 # ── the average over the sphere ─────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("n_dims", [2, 3, 5, 8, 10, 27, 64, 384])
+@pytest.mark.parametrize("n_dims", in_tiers((2, 3, 5, 8, 10, 27, 64, 384), lambda n: n == 8, is_thorough=bool))
 def test_average_over_the_sphere_is_a_bessel_function(n_dims, float64):
     """Where SciPy's does not underflow: its log and the ratio of two, and the gradient by JAX."""
     order, square = n_dims / 2 - 1, KAPPA**2
@@ -43,7 +44,7 @@ def test_average_over_the_sphere_is_a_bessel_function(n_dims, float64):
     np.testing.assert_allclose(2 * np.asarray(slope), found.slope, rtol=1e-10)
 
 
-@pytest.mark.parametrize("n_dims", [2, 7, 768, 1536])
+@pytest.mark.parametrize("n_dims", in_tiers((2, 7, 768, 1536), lambda n: n == 768, is_thorough=bool))
 def test_average_over_the_sphere_has_its_limits(n_dims):
     """Its power series for small κ, and κ less the logs of a Gaussian's volume for large κ."""
     small, large = np.array([0.0, 1e-3, 1e-2, 0.1]), 1e7 * n_dims
