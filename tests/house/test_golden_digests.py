@@ -95,9 +95,14 @@ def chain_of(model: m.Model, data: Any, size: int, *, fitted: bool = False) -> C
     return evidence_chain(model, packed, (size,), start)
 
 
+def full_covariances() -> test_exact_ranks.Case:
+    """Return a mixture with the default prior of full covariances, on the rows of `test_exact_ranks.py`."""
+    return test_exact_ranks.Case(m.FiniteMixture(m.FullCovarianceComponents()), test_exact_ranks.ROWS)
+
+
 def chain_of_ranks(name: str) -> Chain:
-    """Return a chain of `test_exact_ranks.py` on its own data."""
-    case = test_exact_ranks.CASES[name]()
+    """Return a chain of `test_exact_ranks.py` on its own data, or that of the mixture of `full_covariances`."""
+    case = full_covariances() if name == "mixture" else test_exact_ranks.CASES[name]()
     return case.chain(data_for(case.model, case.data).dataset())
 
 
