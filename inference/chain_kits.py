@@ -189,7 +189,7 @@ PLAIN = AnnealingKit(
     first_steps=default_steps,
     in_small_steps=False,
 )
-"""What a chain offers whose own path, along temperatures, is all that it has."""
+"""The record of a chain whose own path, along temperatures, is all that it offers."""
 NOT_READ = StatesKit(no_recorder, no_latents_reader, no_true_state)
 """The record of states that nothing is known of: each of its functions refuses."""
 ROWS = PLAIN._replace(
@@ -241,11 +241,18 @@ BUILT_IN_KITS: dict[type, ChainKit] = {
 """{type of chain: its kit}. Subclasses, such as the chains of full covariances, have that of their base class."""
 
 
-def register_chain_kit(chain_type: type, kit: ChainKit) -> None:
+def register_chain_kit(chain_type: Any, kit: Any) -> None:
     """Give a type of chain, and its subclasses without a kit of their own, this kit.
 
     kit: what is known of it, such as `ChainKit(PLAIN, NOT_READ)`. A kit that the type had before is replaced.
+
+    Raises ValueError for what is no type, and for what is no kit.
     """
+    if not isinstance(chain_type, type) or not isinstance(kit, ChainKit):
+        raise ValueError(
+            f"got {chain_type!r} and a {type(kit).__name__}, expected a type of chain and a ChainKit: "
+            "ChainKit(PLAIN, NOT_READ) says that nothing is known of it"
+        )
     CHAIN_KITS[chain_type] = kit
 
 

@@ -1,27 +1,24 @@
 """Look-up of kits: the records of what inference knows of a type of model, and of a type of chain.
 
 The tables are written in `model_kits` and `chain_kits`, which import all rooms and fill the dictionaries here. This
-file imports no room, so that every room can look a kit up.
+file imports no room, not even for types, so that every room can look a kit up. So a kit is `Any` here; the functions
+that look one up (`estimator`, `evidence_chain` …) say what they return.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
-
-if TYPE_CHECKING:
-    from lvsearch.inference.chain_kits import ChainKit
-    from lvsearch.inference.model_kits import ModelKit
+from typing import Any, TypeVar
 
 Entry = TypeVar("Entry")
 
-MODEL_KITS: "dict[type, ModelKit]" = {}
+MODEL_KITS: dict[type, Any] = {}
 """{type of model: its `ModelKit`}, filled by `model_kits`."""
-CHAIN_KITS: "dict[type, ChainKit]" = {}
+CHAIN_KITS: dict[type, Any] = {}
 """{type of chain: its `ChainKit`}, filled by `chain_kits`."""
 CHAINS_OF_COMPONENTS: dict[type, Any] = {}
 """{kind of component: its `labels_chain`}, filled by `chain_kits`."""
 
 
-def model_kit(model: Any) -> "ModelKit":
+def model_kit(model: Any) -> Any:
     """Return the `ModelKit` of a model.
 
     Raises TypeError for what is no `Model`.
@@ -29,7 +26,7 @@ def model_kit(model: Any) -> "ModelKit":
     return row_of(MODEL_KITS, model, "a subclass of lvsearch.models.Model")
 
 
-def chain_kit(chain: Any) -> "ChainKit":
+def chain_kit(chain: Any) -> Any:
     """Return the `ChainKit` of a chain.
 
     Raises TypeError for a type of chain without one, even one that says that it offers nothing.

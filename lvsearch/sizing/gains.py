@@ -234,6 +234,11 @@ class EvidenceCurve:
         keep = ~self.contradicted
         return smooth_gains(self.middles[keep], self.gains[keep], self.errors[keep])
 
+    @property
+    def fades(self) -> bool:
+        """True if gains fade along a smooth curve, which fits clearly better than two levels do."""
+        return self.smooth is not None and not self.smooth.may_end_abruptly
+
     def _interpolated_gains(self) -> tuple[Int[np.ndarray, " node"], Float[np.ndarray, "draws node"]]:
         """Return the sizes between which gains are interpolated, rising, and draws of the gains there, in nats.
 
@@ -622,8 +627,7 @@ def next_measured(
             return NextSize(size, "a larger size gains more")
     answer = curve.answer(prior)
     best, low_end, high_end = answer
-    fades = curve.smooth is not None and not curve.smooth.may_end_abruptly
-    sharp = None if fades else _sharp_change(curve)
+    sharp = None if curve.fades else _sharp_change(curve)
     if sharp is not None:
         return NextSize(sharp, "gains change their sign in between")
     is_wide = high_end - low_end > _widest_range(curve) * best
@@ -704,8 +708,7 @@ def _size_to_repeat(
     """
     best, first, last = answer
     beside = [int(size) for size in curve.measured if size in (best, best + 1)]
-    on_curve = curve.smooth is not None and not curve.smooth.may_end_abruptly
-    for size in [] if on_curve else beside:
+    for size in [] if curve.fades else beside:
         if trials[size] < min(LOOKS, most_trials):
             return NextSize(size, "a second fit beside the answer")
     if last - first <= _widest_range(curve) * best:

@@ -43,7 +43,7 @@ NODES, NEGLIGIBLE = 128, 2e-14
 """The number of Chebyshev nodes at which the remainder of `log_average` is known, and the size of the last coefficients
 that are left out, in nats."""
 SAME_LENGTH = 1e-3
-"""How far the length of a row may be from 1. Rows are divided by their length, so that rounding does not matter."""
+"""The largest difference of a row's length from 1. Rows are divided by their length, so rounding does not matter."""
 NEWTON_STEPS, HALVINGS = 60, 24
 """The number of Newton's steps to the natural parameters of given means, and of the lengths 1, ½ … that each tries."""
 

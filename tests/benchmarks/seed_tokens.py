@@ -1,4 +1,4 @@
-"""How many imaginary tokens a named topic should have: how many named topics are found, with few and with many.
+"""Count how many named topics are found, with few and with many imaginary tokens of their words.
 
     python tests/benchmarks/seed_tokens.py [--documents 200 2000] [--tokens 100 20 6 2] [--sizes 3 5 8] [--corpora 10]
 

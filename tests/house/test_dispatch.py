@@ -1,4 +1,4 @@
-"""What depends on a type is said for the type: no function falls back in silence where something was forgotten."""
+"""Tests that every type of model, chain and fit says what it has: nothing that was forgotten falls back in silence."""
 
 import ast
 import importlib
@@ -177,7 +177,7 @@ def test_every_chain_says_what_it_offers_the_annealer():
 
 
 def test_a_chain_of_the_evidence_is_also_recorded_and_read():
-    """Those without are named here, so that none is forgotten: paths around a fit, and densities of other people."""
+    """All but paths around a fit and densities of other people, which are named here."""
     for field in ("recorder", "latents_reader"):
         refused = getattr(NOT_READ, field)
         without = {each for each, kit in CHAIN_ROWS.items() if getattr(kit.states, field) is refused}
@@ -191,5 +191,8 @@ def test_a_chain_that_says_nothing_is_refused_until_it_has_a_kit(monkeypatch):
     silent = type("Silent", (), dict.fromkeys([*METHODS, "efficient_particles", "directed"], lambda *_: None))
     with pytest.raises(TypeError, match="type Silent, expected a chain with a kit"):
         sequential(silent(), jax.random.key(0))  # pyright: ignore[reportArgumentType]
+    for chain_type, kit in ((silent, PLAIN), ("Silent", ChainKit(PLAIN, NOT_READ))):
+        with pytest.raises(ValueError, match="expected a type of chain and a ChainKit"):
+            register_chain_kit(chain_type, kit)
     register_chain_kit(silent, ChainKit(PLAIN, NOT_READ))
     assert sequential(silent(), jax.random.key(0)) is None  # pyright: ignore[reportArgumentType]

@@ -16,8 +16,8 @@ bit by bit: `--exact` writes a line with the SHA-256 of the bytes for each array
 which arrays differ. Both ways run the tests below in a process of its own, as pytest does. A rare draw that lies on a
 boundary can differ on another machine; then its case is the only one.
 
-Data are tiny and chains short: the numbers mean nothing, and are only the same. All cases take about six minutes of one
-core where an earlier session has compiled the programs, and twice as long where none has.
+Data are tiny and chains short: the numbers mean nothing, and are only the same. All cases take about a
+quarter of an hour of one core where nothing has been compiled, and less where an earlier session has.
 """
 
 import hashlib

@@ -66,16 +66,11 @@ def module_name(room: str, path: Path) -> str:
 
 
 @cache
-def imported_modules(path: Path, name: str, *, running: bool = False) -> set[str]:
-    """Every module that a file imports anywhere, relative imports resolved, `from a import b` as both a and a.b.
-
-    running: leave out what is imported under `if TYPE_CHECKING`, for types alone.
-    """
+def imported_modules(path: Path, name: str) -> set[str]:
+    """Every module that a file imports anywhere, relative imports resolved, `from a import b` as both a and a.b."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    found, nodes = set(), list(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-    for_types = [each for each in nodes if isinstance(each, ast.If) and ast.unparse(each.test) == "TYPE_CHECKING"]
-    left_out = {id(node) for each in for_types for node in ast.walk(each)} if running else set()
-    for node in (each for each in nodes if id(each) not in left_out):
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -142,9 +137,9 @@ def test_search_arithmetic_needs_no_jax(name):
 
 
 def imports() -> dict[str, set[str]]:
-    """Which of our modules each one imports when it runs; packages' faces, which only hand names on, left out."""
+    """Which of our modules each one imports; packages' faces, which only hand names on, left out."""
     paths = {name: path for name, (_, path) in zip(MODULES, FILES, strict=True) if path.name != "__init__.py"}
-    return {name: imported_modules(path, name, running=True) & (paths.keys() - {name}) for name, path in paths.items()}
+    return {name: imported_modules(path, name) & (paths.keys() - {name}) for name, path in paths.items()}
 
 
 def room_of(name: str) -> str:

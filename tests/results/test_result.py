@@ -676,7 +676,7 @@ def test_a_cluster_that_only_the_new_batch_has_is_found(evidence):
 
 @pytest.mark.thorough
 def test_of_a_new_batch_the_same_share_is_held_out():
-    """Where sizes are compared by held-out rows: old ones alone would not reward what is new."""
+    """Rows of the new batch are held out too: old ones alone would not reward what is new."""
     rng = np.random.default_rng(0)
     first, later = (lv.Points.from_array(rng.normal(centre, 1.0, (40, 2))) for centre in (0.0, 12.0))
     train, test = first.split(0.25, seed=0)

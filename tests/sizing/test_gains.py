@@ -205,6 +205,27 @@ def test_on_a_smooth_curve_no_second_fit_is_made_beside_the_answer():
     assert next_measured(measured(found), dict.fromkeys(found, 1), Geometric(0.01), 3, None, first=16) is None
 
 
+@pytest.mark.parametrize(
+    ("found", "fades", "further"),
+    [
+        ({60: (887.0, 64.0), 120: (181.0, 17.5), 150: (63.5, 7.9), 163: (25.0, 6.3), 186: (-20.0, 5.6)}, True, None),
+        (
+            {60: (900.0, 20.0), 120: (900.0, 20.0), 150: (900.0, 20.0), 163: (900.0, 20.0), 186: (-150.0, 20.0)},
+            False,
+            174,
+        ),
+    ],
+    ids=["news articles", "two levels"],
+)
+def test_where_gains_fade_the_stretch_of_the_sign_is_not_halved(found, fades, further):
+    """The first as a search of news articles measured them, which then halved the stretch twice more."""
+    curve = evidence_curve(measured(found))
+    assert curve is not None
+    assert curve.fades == fades
+    step = next_measured(measured(found), dict.fromkeys(found, 1), Geometric(0.01), 3, None, first=16)
+    assert (step and step.size) == further
+
+
 def test_gains_that_fade_past_their_errors_are_not():
     """The same sizes and errors, a line in log size that falls by ten errors."""
     fading = {size: (800 * math.log(36 / size), error) for size, (_, error) in OPEN_END.items()}

@@ -30,7 +30,7 @@ NATURAL = DirectionStatistics(SUMS, np.array([0.0, 1.0, 3.0, 25.0]))  # pyright:
 
 @pytest.mark.parametrize("n_dims", in_tiers((2, 3, 5, 8, 10, 27, 64, 384), lambda n: n == 8, is_thorough=bool))
 def test_average_over_the_sphere_is_a_bessel_function(n_dims, float64):
-    """Where SciPy's does not underflow: its log and the ratio of two, and the gradient by JAX."""
+    """Compare the log, the ratio of two and the gradient by JAX with SciPy's, where these do not underflow."""
     order, square = n_dims / 2 - 1, KAPPA**2
     bessel, next_bessel = ive(order, KAPPA), ive(order + 1, KAPPA)
     known = (bessel > 1e-280) & (KAPPA > 0.3)
