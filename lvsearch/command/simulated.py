@@ -4,10 +4,12 @@ from dataclasses import dataclass
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 from scipy.sparse import csr_array
 
 from lvsearch.data.corpus import Corpus
+from lvsearch.models.contract import JointDraw
+from lvsearch.models.kernels import kernel
 from lvsearch.models.lda import LDA
 from lvsearch.models.plain_arguments import whole_number
 from lvsearch.models.units import BagOfWords
@@ -65,7 +67,7 @@ def planted(
     model = LDA(concentration_per_topic * n_topics, topic_concentration)
     shape = (n_documents, n_tokens)
     units = BagOfWords(np.zeros(shape, np.int32), np.ones(shape, np.float32))
-    g, l, drawn = model.simulate(jax.random.key(seed), (n_topics,), units, {"word": n_terms})
+    g, l, drawn = _draw_corpus(model, jax.random.key(seed), units, n_topics, n_terms)
     rows = np.repeat(np.arange(n_documents), n_tokens)
     ones = np.ones(rows.size, np.int32)
     counts = csr_array((ones, (rows, np.asarray(drawn.words).ravel())), shape=(n_documents, n_terms))
@@ -73,6 +75,15 @@ def planted(
     corpus = Corpus.from_matrix(counts, [f"word{term:0{width}}" for term in range(n_terms)])
     topics, proportions = (np.exp(np.asarray(logs, np.float64)) for logs in (g["topic_word"], l["proportions"]))
     return Planted(corpus, topics / topics.sum(-1, keepdims=True), proportions / proportions.sum(-1, keepdims=True))
+
+
+@kernel(once=True, static_argnames=("n_topics", "n_terms"))
+def _draw_corpus(model: LDA, key: Array, units: BagOfWords, n_topics: int, n_terms: int) -> JointDraw:
+    """Return what `LDA.simulate` draws, as one compiled program: its operations one by one compile six times as long.
+
+    units: documents with one token in each column; they say how many there are and how long they are.
+    """
+    return model.simulate(key, (n_topics,), units, {"word": n_terms})
 
 
 def verdict(n_topics: int, found: EstimatedPosterior) -> str:

@@ -22,6 +22,7 @@ import pytest
 from numpyro_cases import KNOWN
 
 import lvsearch as lv
+from lvsearch.command.simulated import planted
 from lvsearch.data.kinds import data_for
 from lvsearch.fitted.mixture_draws import draw_mixtures
 from lvsearch.inference.allocation_chains import AllocationDraws, allocation_chain
@@ -342,6 +343,7 @@ QUICK: dict[str, Callable[[], object]] = {
     "fewer topics": fewer_topics,
     "means of components": lambda: lv.fit(m.FiniteMixture(), ROWS, size=2, seed=0).means(),
     "draws of mixtures": draws_of_mixtures,
+    "planted corpus": partial(planted, 2, n_documents=3, n_tokens=4, n_terms=5),
 }
 """Calls of the fast tier."""
 
