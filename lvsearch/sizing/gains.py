@@ -24,7 +24,7 @@ from itertools import pairwise
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, Real
+from jaxtyping import Bool, Float, Int
 from scipy.special import chdtri, ndtr, ndtri, stdtrit
 
 from lvsearch.sizing.evidence import TwoWayPaths
@@ -60,6 +60,11 @@ STRETCH, FEWEST_ON_A_CURVE = 2.0, 4
 """A smooth curve is fitted to gains within the factor `STRETCH` of the size where gains change their sign.
 
 At least `FEWEST_ON_A_CURVE` gains are needed.
+"""
+CURVE_POWERS = (-1, 0, 1, 2, 3)
+"""The powers p of 1/size in which gains may be a straight line: size itself, log size, 1/size, 1/size², 1/size³.
+
+Near the end, gains of Cora lie on a line in 1/size and those of news articles between lines in 1/size² and 1/size³.
 """
 MOST_SCATTER = 3.0
 """The number of stated errors by which gains may scatter about a smooth curve that is known to less than a nat.
@@ -351,15 +356,19 @@ def _answer_of(probability: Float[np.ndarray, " end"]) -> SizeAnswer:
 
 @dataclass(frozen=True)
 class SmoothGains:
-    """A smooth curve of gains over sizes: a polynomial in log size, fitted to measured gains by weighted least squares.
+    """A smooth curve of gains over sizes, fitted to measured gains by weighted least squares.
 
-    A gain is the log evidence of a size minus that of the next smaller size.
+    A gain is the log evidence of a size minus that of the next smaller size. The curve is a straight line in a power of
+    the size. Gains of some corpora lie on a line in 1/size, those of others on one in 1/size², so the power is not
+    known, and draws are averaged over several (`CURVE_POWERS`).
 
     | field | shape | meaning |
     |---|---|---|
     | `first`, `last`, `number` | | ends of the range, and the number of gains measured in it |
-    | `coefficients` | (power,) | coefficients of 1, log size, (log size)², …, nats |
-    | `covariance` | (power, power) | covariance of the errors of the coefficients, nats² |
+    | `ends_at` | | the size that the powers are relative to |
+    | `probability` | (power,) | of each power in `CURVE_POWERS`, given the gains; sums to 1 |
+    | `coefficients` | (power, 2) | level and slope of each line, nats |
+    | `covariance` | (power, 2, 2) | covariance of the errors of the two coefficients, nats² |
     | `common_error` | | standard error that all gains have in common, nats |
     | `freedom` | | number of gains beyond those that the curve needs: how well their scatter is known |
     | `may_end_abruptly` | | whether two levels, one up to some size and one beyond, fit about as well as the curve |
@@ -368,8 +377,10 @@ class SmoothGains:
     first: int
     last: int
     number: int
-    coefficients: Float[np.ndarray, " power"]
-    covariance: Float[np.ndarray, "power power"]
+    ends_at: float
+    probability: Float[np.ndarray, " power"]
+    coefficients: Float[np.ndarray, "power two"]
+    covariance: Float[np.ndarray, "power two two"]
     common_error: float
     freedom: int
     may_end_abruptly: bool
@@ -381,12 +392,14 @@ class SmoothGains:
 
         Returns gains in nats, (number, sizes).
         """
-        powers = len(self.coefficients)
-        normal = antithetic_errors(powers + 2)[:: len(antithetic_errors(1)) // number]
-        student = normal[:, 2:] / np.sqrt(chdtri(self.freedom, ndtr(normal[:, 1:2])) / self.freedom)
-        root = np.linalg.cholesky(self.covariance)
-        curves = (self.coefficients + student @ root.T) @ _powers(sizes, len(self.coefficients)).T
-        return curves + self.common_error * normal[:, :1]
+        normal = antithetic_errors(5)[:: len(antithetic_errors(1)) // number]
+        common, scatter, power = normal[:, :1], ndtr(normal[:, 1:2]), ndtr(normal[:, 2])
+        student = normal[:, 3:] / np.sqrt(chdtri(self.freedom, scatter) / self.freedom)
+        chosen = np.minimum(np.searchsorted(np.cumsum(self.probability), power), len(self.probability) - 1)
+        roots = np.linalg.cholesky(self.covariance)[chosen]
+        lines = self.coefficients[chosen] + np.einsum("dij,dj->di", roots, student)
+        curves = np.einsum("di,dsi->ds", lines, _lines(sizes / self.ends_at)[chosen])
+        return curves + self.common_error * common
 
 
 def smooth_gains(
@@ -398,8 +411,7 @@ def smooth_gains(
 
     A gain is the log evidence of a size minus that of the next smaller size.
 
-    The curve is a straight line in log size through four gains, and a parabola through more. Only sizes within a factor
-    of two of the sign change take part.
+    The curve is a straight line in a power of the size. Only sizes within a factor of two of the sign change take part.
 
     measured: the measured sizes, in increasing order; of gains that are averages, the middles of their sizes.
     gains, errors: their gains and standard errors, nats.
@@ -419,24 +431,37 @@ def smooth_gains(
     number = int(near.sum())
     if number < FEWEST_ON_A_CURVE:
         return None
-    # weighted least squares, with each gain's own error; the error that all gains share is kept apart
-    powers = _powers(measured[near], 3 if number > FEWEST_ON_A_CURVE else 2)
+    # weighted least squares for each power, with each gain's own error; the error that all gains share is kept apart
+    lines = _lines(measured[near] / ends_at)
     own = np.maximum(errors[near], 1e-3) * math.sqrt(1 - COMMON_SHARE)
-    weighted = powers / own[:, None]
-    covariance = np.linalg.inv(weighted.T @ weighted)
-    coefficients = covariance @ weighted.T @ (gains[near] / own)
-    residuals = gains[near] - powers @ coefficients
-    freedom = number - powers.shape[1]
-    # Errors are as large as the scatter about the curve says, since a gain holds for the mode of its fit alone.
-    misfit = float(((residuals / own) ** 2).sum())
+    weighted = lines / own[:, None]
+    covariance = np.linalg.inv(np.swapaxes(weighted, 1, 2) @ weighted)
+    coefficients = np.einsum("pij,psj,s->pi", covariance, weighted, gains[near] / own)
+    residuals = gains[near] - np.einsum("psi,pi->ps", lines, coefficients)
+    misfits = ((residuals / own) ** 2).sum(axis=1)
+    # Errors are as large as the scatter about the best line says, since a gain holds for the mode of its fit alone.
+    best, freedom = int(misfits.argmin()), max(2, number - 3)
+    misfit = float(misfits[best])
     spread = max(1.0, misfit / freedom)
-    scatter = math.sqrt(float((residuals**2).sum()) / freedom)
+    probability = softmax(-misfits[None] / (2 * spread))[0]
+    scatter = math.sqrt(float((residuals[best] ** 2).sum()) / freedom)
     more = _misfit_of_two_levels(gains[near], own) - misfit
     if (spread > MOST_SCATTER**2 and scatter < 1) or more < -LEAST_BETTER:
         return None
     common = math.sqrt(COMMON_SHARE) * float(np.median(errors[near]))
     first, last = math.ceil(measured[near][0]), math.ceil(measured[near][-1])
-    return SmoothGains(first, last, number, coefficients, covariance * spread, common, freedom, more < LEAST_BETTER)
+    return SmoothGains(
+        first,
+        last,
+        number,
+        ends_at,
+        probability,
+        coefficients,
+        covariance * spread,
+        common,
+        freedom,
+        more < LEAST_BETTER,
+    )
 
 
 def _misfit_of_two_levels(gains: Float[np.ndarray, " measured"], errors: Float[np.ndarray, " measured"]) -> float:
@@ -461,9 +486,17 @@ def _misfit_of_level(gains: Float[np.ndarray, " gain"], errors: Float[np.ndarray
     return float((((gains - np.average(gains, weights=errors**-2.0)) / errors) ** 2).sum())
 
 
-def _powers(sizes: Real[np.ndarray, " size"], number: int) -> Float[np.ndarray, "size power"]:
-    """Return the columns 1, log size, (log size)², … of a least-squares fit, (sizes, number)."""
-    return np.log(sizes)[:, None] ** np.arange(number)
+def _lines(sizes: Float[np.ndarray, " size"]) -> Float[np.ndarray, "power size two"]:
+    """Return the columns 1 and (1 − size^−p)/p of a least-squares fit for each power p of `CURVE_POWERS`.
+
+    For p = 0 the second column is the logarithm, the limit of the others. Every column falls to 0 at size 1 with the
+    same slope, so lines of different powers have coefficients of the same order.
+
+    sizes: divided by the size where gains end.
+    """
+    logs = np.log(sizes)
+    columns = [logs if power == 0 else -np.expm1(-power * logs) / power for power in CURVE_POWERS]
+    return np.stack([np.stack([np.ones_like(logs), column], axis=1) for column in columns])
 
 
 def fit_falling(

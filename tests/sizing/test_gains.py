@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from lvsearch.sizing.gains import (
+    CURVE_POWERS,
     PooledGain,
     SizeGain,
     evidence_curve,
@@ -224,6 +225,41 @@ def test_where_gains_fade_the_stretch_of_the_sign_is_not_halved(found, fades, fu
     assert curve.fades == fades
     step = next_measured(measured(found), dict.fromkeys(found, 1), Geometric(0.01), 3, None, first=16)
     assert (step and step.size) == further
+
+
+NEWS_ARTICLES = {60: (874.0, 64.0), 120: (181.0, 17.8), 150: (62.5, 7.7), 184: (-2.5, 5.2), 224: (-31.8, 2.7)}
+"""What a search of news articles measured, at the middles of its sizes."""
+
+
+def test_gains_that_are_straight_in_a_power_of_the_size_need_no_further_sizes():
+    """A line in log size misses the last four gains by eight of their errors, and then two more sizes were measured."""
+    curve = evidence_curve(measured(NEWS_ARTICLES))
+    assert curve is not None
+    assert curve.smooth is not None
+    powers = dict(zip(CURVE_POWERS, curve.smooth.probability.tolist(), strict=True))
+    assert powers[2] + powers[3] > 0.9
+    assert (
+        next_measured(measured(NEWS_ARTICLES), dict.fromkeys(NEWS_ARTICLES, 1), Geometric(0.01), 3, None, first=16)
+        is None
+    )
+
+
+@pytest.mark.parametrize("power", CURVE_POWERS)
+def test_the_curve_of_gains_finds_the_end_and_the_power_of_a_straight_line(power):
+    """Gains without noise on a line in each power end at 150.5; other powers are less probable."""
+
+    def gain(size: float) -> float:
+        ratio = size / 150.5
+        return -400.0 * (math.log(ratio) if power == 0 else (1 - ratio**-power) / power)
+
+    curve = evidence_curve(measured({size: (gain(size), 1.0) for size in (90, 110, 135, 160, 190, 230, 270)}))
+    assert curve is not None
+    assert curve.smooth is not None
+    assert CURVE_POWERS[int(curve.smooth.probability.argmax())] == power
+    np.testing.assert_allclose(curve.smooth.probability.sum(), 1.0)
+    best, first, last = curve.answer(Uniform(600))
+    assert abs(best - 150) <= 1
+    assert last - first < 12
 
 
 def test_gains_that_fade_past_their_errors_are_not():
