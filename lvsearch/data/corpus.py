@@ -34,7 +34,7 @@ from lvsearch.tables.frames import (
     text_columns,
 )
 from lvsearch.texts.analyzer import ENGLISH, Analyzer, chosen_stop_words
-from lvsearch.texts.choosing import DroppedWords
+from lvsearch.texts.choosing import DroppedWords, Limits
 from lvsearch.texts.counting import (
     checked_documents,
     checked_texts,
@@ -46,7 +46,6 @@ from lvsearch.texts.counting import (
     kept_counts,
     term_columns,
 )
-from lvsearch.texts.frequencies import Limits
 
 Tokenizer = Callable[[str], Iterable[str]]
 
