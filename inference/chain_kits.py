@@ -73,11 +73,10 @@ from lvsearch.inference.topic_samplers.anchor import (
     anchor_of_hyper_topics,
     anchor_of_topics,
     documents_in_turn,
-    first_steps_of_hyper_topics,
-    first_steps_of_topics,
 )
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics
+from lvsearch.inference.topic_samplers.paths import first_steps_of_hyper_topics, first_steps_of_topics
 from lvsearch.models.components.component import Component
 from lvsearch.models.components.covariances import FullCovarianceComponents
 from lvsearch.models.components.student import StudentComponents

@@ -46,7 +46,6 @@ from lvsearch.inference.chains import Anchor
 from lvsearch.inference.generators import generator
 from lvsearch.inference.topic_samplers.chain import SETTLING, CollapsedTopics, collapsed_topics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, HyperTopicState
-from lvsearch.inference.topic_samplers.path_starts import steps_of_groups
 from lvsearch.inference.topic_samplers.topic_state import GivenFactors, TokenPlace, TopicState, padded, redraw_token
 from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.kernels import kernel
@@ -306,20 +305,6 @@ def documents_in_turn(chain: CollapsedTopics, key: Key[Array, ""]) -> Any:
     turn.
     """
     return documents_in_random_order(chain, key) if chain.q is None else None
-
-
-def first_steps_of_topics(chain: CollapsedTopics, default: int) -> int:
-    """Return the number of temperatures of the cheapest annealing (`steps_of_groups`).
-
-    With one topic it is 1: nothing is drawn then, and the evidence is exact.
-    """
-    alone = int((np.asarray(chain.alpha) > 0).sum()) == 1
-    return 1 if alone else steps_of_groups(chain, default)
-
-
-def first_steps_of_hyper_topics(chain: HyperTopics, default: int) -> int:
-    """Return the number of temperatures of the cheapest annealing where hyper-parameters have priors."""
-    return steps_of_groups(chain.topics, default)
 
 
 def anchor_of_topics(chain: CollapsedTopics, key: Key[Array, ""], states: Sequence[TopicState]) -> Anchor | None:
