@@ -30,10 +30,9 @@ from lvsearch.inference.annotation.tiles import tiles_of, to_float64, weighted_s
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.data.images import has_tokens
-from lvsearch.inference.data.memory import MemoryPlan
 from lvsearch.inference.engine.empirical_bayes import newton_dirichlet, newton_symmetric
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, cut_axes, point_of, recorded_beliefs_and_bound
-from lvsearch.inference.engine.estimator import BaseEstimator, resident_plan
+from lvsearch.inference.engine.estimator import BaseEstimator, MemoryPlan, resident_plan
 from lvsearch.inference.engine.meanfield import (
     Beliefs,
     batch_log_joint,

@@ -23,13 +23,22 @@ from lvsearch import api
 from lvsearch.inference.data import memory, packing
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.data.documents import documents
-from lvsearch.inference.data.memory import GIB, MIB, Chunks, MemoryPlan, Part, in_words, machine_chunks, out_of_memory
 from lvsearch.inference.data.packing import pack
 from lvsearch.inference.engine.estimate import Estimate
-from lvsearch.inference.engine.estimator import GenericEstimator
+from lvsearch.inference.engine.estimator import (
+    GIB,
+    MIB,
+    Chunks,
+    GenericEstimator,
+    MemoryPlan,
+    Part,
+    in_words,
+    machine_chunks,
+    out_of_memory,
+)
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.estimator import TopicEstimator
-from lvsearch.inference.topics.memoized import Layout, Packing, layout_within, topic_plan
+from lvsearch.inference.topics.passes import Layout, Packing, layout_within, topic_plan
 from lvsearch.searching.controller import SearchSettings
 from lvsearch.searching.evaluators import ModelEvaluator
 
