@@ -26,7 +26,7 @@ from jaxtyping import Array
 
 from lvsearch.inference.annotation.predictions import captioned_beliefs
 from lvsearch.inference.annotation.starts import beliefs_from_clusters, describe_regions, replace_factors
-from lvsearch.inference.annotation.tiles import tiles_of, to_float64, weighted_sum
+from lvsearch.inference.annotation.tiles import blank_tile, settled_tile, tile_step, tiles_of, to_float64, weighted_sum
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.data.images import has_tokens
@@ -43,7 +43,6 @@ from lvsearch.inference.engine.meanfield import (
     unit_masks,
     update_globals,
 )
-from lvsearch.inference.engine.tiled import blank_tile, settled_tile, tile_step
 from lvsearch.inference.sharding import on_host, units_of
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.components import MultinomialComponents
