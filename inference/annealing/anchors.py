@@ -114,7 +114,7 @@ def pick_highest(averages: Averages, log_density: Float[Array, " particle"]) -> 
 
 
 def mix_with_even(
-    probability: Float[np.ndarray, "unit label"], exists: Bool[np.ndarray, " label"]
+    probability: Float[np.ndarray | Array, "unit label"], exists: Bool[np.ndarray, " label"]
 ) -> Float[np.ndarray, "unit label"]:
     """Return the probabilities of labels mixed with a little of the even distribution over the labels that exist."""
     return (1 - ANYWHERE) * probability + ANYWHERE * exists / exists.sum()

@@ -494,7 +494,7 @@ def _average_run(chain: AnchoredFactorization, key: Key[Array, ""], state: NearS
     state, (logs, values, level) = average_over_sweeps(chain, key, state, observe, FACTORS_RUN)
     found = []
     for log, value in zip(logs, values, strict=True):
-        if log is None:  # no r
+        if log is None or value is None:  # no r
             found += [jnp.ones(()), jnp.ones(())]
         else:
             # the Gamma with this mean and this mean logarithm: log mean − mean log decides the shape

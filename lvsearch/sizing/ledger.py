@@ -96,7 +96,7 @@ class Visit:
     log_upper: float
     from_gains: PooledGain | None = None
 
-    @cached_property
+    @property
     def gain(self) -> PooledGain | None:
         """The gain of log evidence over the next smaller size, from all trials, nats; None if no trial measured it."""
         measured = [
