@@ -18,13 +18,12 @@ from lvsearch.inference.chains import Anchor, Chain, Sampler, Sequential, State
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.evidence.hidden_markov import HiddenMarkovChain, first_steps_in_time, rows_in_time
 from lvsearch.inference.evidence.independent_normal import IndependentNormalChain
-from lvsearch.inference.evidence.mixture_anchors import anchor_of_mixture
 from lvsearch.inference.evidence.mixture_hyperparameters import (
     HyperMixture,
     anchor_of_hyper_mixture,
     labels_chain_of_any_component,
 )
-from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
+from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, anchor_of_mixture
 from lvsearch.inference.evidence.poisson_factorization import PoissonFactorizationChain
 from lvsearch.inference.evidence.recorders import (
     factor_recorder,
@@ -74,11 +73,10 @@ from lvsearch.inference.topic_samplers.anchor import (
     anchor_of_hyper_topics,
     anchor_of_topics,
     documents_in_turn,
-    first_steps_of_hyper_topics,
-    first_steps_of_topics,
 )
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics
+from lvsearch.inference.topic_samplers.paths import first_steps_of_hyper_topics, first_steps_of_topics
 from lvsearch.models.components.component import Component
 from lvsearch.models.components.covariances import FullCovarianceComponents
 from lvsearch.models.components.student import StudentComponents

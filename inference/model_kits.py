@@ -76,13 +76,14 @@ from lvsearch.inference.mixtures.predictive import score_rows_of_mixture
 from lvsearch.inference.processes import OccupiedSampler, responsibilities_suffice
 from lvsearch.inference.sampling.trace import Recorder
 from lvsearch.inference.sequences.estimator import HiddenMarkovEstimator
-from lvsearch.inference.topic_samplers.chain_hyperparameters import evidence_chain_of_lda
-from lvsearch.inference.topic_samplers.path_starts import (
+from lvsearch.inference.topic_samplers.paths import (
     bytes_of_tokens,
     evidence_chain_of_admixture,
+    evidence_chain_of_lda,
+    first_gain_of_lda,
     path_of_topics_needs_fit,
 )
-from lvsearch.inference.topic_samplers.size_gain import first_gain_of_lda, gain_of_last_topic
+from lvsearch.inference.topic_samplers.size_gain import gain_of_last_topic
 from lvsearch.inference.topics.describing import (
     bound_documents_of_lda,
     ceilings_of_documents,

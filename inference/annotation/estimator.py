@@ -26,14 +26,13 @@ from jaxtyping import Array
 
 from lvsearch.inference.annotation.predictions import captioned_beliefs
 from lvsearch.inference.annotation.starts import beliefs_from_clusters, describe_regions, replace_factors
-from lvsearch.inference.annotation.tiles import tiles_of, to_float64, weighted_sum
+from lvsearch.inference.annotation.tiles import blank_tile, settled_tile, tile_step, tiles_of, to_float64, weighted_sum
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.data.images import has_tokens
-from lvsearch.inference.data.memory import MemoryPlan
 from lvsearch.inference.engine.empirical_bayes import newton_dirichlet, newton_symmetric
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, cut_axes, point_of, recorded_beliefs_and_bound
-from lvsearch.inference.engine.estimator import BaseEstimator, resident_plan
+from lvsearch.inference.engine.estimator import BaseEstimator, MemoryPlan, resident_plan
 from lvsearch.inference.engine.meanfield import (
     Beliefs,
     batch_log_joint,
@@ -44,7 +43,6 @@ from lvsearch.inference.engine.meanfield import (
     unit_masks,
     update_globals,
 )
-from lvsearch.inference.engine.tiled import blank_tile, settled_tile, tile_step
 from lvsearch.inference.sharding import on_host, units_of
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.components import MultinomialComponents

@@ -25,12 +25,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from lvsearch.inference.annotation.tiles import tiles_of, to_float64
+from lvsearch.inference.annotation.tiles import Summary, blank_tile, settled_tile, tiles_of, to_float64
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.describing import Described, site_value
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, padded_natural, point_of
 from lvsearch.inference.engine.meanfield import Beliefs, unit_bound
-from lvsearch.inference.engine.tiled import Summary, blank_tile, settled_tile
 from lvsearch.models.annotated import AnnotatedModel
 from lvsearch.models.families import IndicatorFamily
 

@@ -13,7 +13,6 @@ that q covers what the posterior may hold around them. The path does the rest.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import equinox as eqx
@@ -22,8 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Key
 
+from lvsearch.inference.annealing.anchors import LABELS_RUN, mix_with_even, pick_highest, settle_best_particles
 from lvsearch.inference.annealing.dispatch import effort
-from lvsearch.inference.annealing.particle_arrays import average_over_sweeps, take_best_particles
 from lvsearch.inference.annealing.particles import forward
 from lvsearch.inference.block_models.chain import BlockChain
 from lvsearch.inference.block_models.state import BlockStart, BlockState, layout_of
@@ -36,14 +35,8 @@ from lvsearch.inference.generators import fold_in, generator
 from lvsearch.models.block_model import COLUMN, LatentBlockModel
 from lvsearch.models.kernels import kernel
 
-ANCHOR_SETTLING, AVERAGED = 10, 20
-"""The number of sweeps before the averages begin, and the number of sweeps that are averaged."""
-SETTLED = 16
-"""The number of particles of the first path that make these sweeps: those with the highest joint probability."""
 FITTED = 8
 """The number of particles that begin with the labels of a fit."""
-ANYWHERE = 0.02
-"""The probability under q that a label is drawn evenly from all clusters."""
 DATA_SHARE = 0.5
 """The share of the data's information about blocks and weights that q has: its variances are twice the posterior's."""
 
@@ -70,30 +63,19 @@ def average_best_particle(chain: BlockChain, key: Key[Array, ""], states: Sequen
 
     states: particles of the posterior. Particles at the labels of a fit join them if the chain has such labels.
     """
-    with jax.enable_x64(True):
-        together = take_best_particles(chain, states, SETTLED)
-        if chain.fitted is not None:
+    fits = []
+    if chain.fitted is not None:
+        with jax.enable_x64(True):
             rows, columns = (np.repeat(labels[:, None], FITTED, axis=1) for labels in chain.fitted)
-            fits = _state_with_labels(chain, fold_in(key, FITTED), jnp.asarray(rows), jnp.asarray(columns))
-            together = chain.concatenate_particles([together, fits])
-        return _select_highest(*_average_sweeps(chain, key, together))
+            fits = [_state_with_labels(chain, fold_in(key, FITTED), jnp.asarray(rows), jnp.asarray(columns))]
+    return settle_best_particles(chain, key, states, _describe, LABELS_RUN, further=fits).averages
 
 
 _state_with_labels = kernel(brief=True)(lambda chain, key, rows, columns: chain.state_from_labels(key, rows, columns))
 
 
-@kernel()
-def _average_sweeps(chain: BlockChain, key: Key[Array, ""], state: BlockState) -> tuple[BlockStart, Array]:
-    """Sweep all particles in the posterior, and average what describes them over the later sweeps.
-
-    Returns: (averages shaped like a `BlockStart`, with labels as probabilities and particles on the last axis; the
-        average log-joint of each particle in nats, (particle,)).
-    """
-    return average_over_sweeps(chain, key, state, partial(_observe, chain), ANCHOR_SETTLING, AVERAGED)[1]
-
-
-def _observe(chain: BlockChain, state: BlockState) -> tuple[BlockStart, Array]:
-    """Return what describes each particle, shaped like a `BlockStart`, and the log-joint of each, (particle,), in nats.
+def _describe(chain: BlockChain, state: BlockState) -> BlockStart:
+    """Return what describes each particle, shaped like a `BlockStart`.
 
     Labels are given as probabilities, clusters by their numbers of rows and columns, blocks by the sums of their cells'
     statistics. Particles are on the last axis.
@@ -107,10 +89,10 @@ def _observe(chain: BlockChain, state: BlockState) -> tuple[BlockStart, Array]:
             state.column_weights + chain.column_likelihoods(state),
         )
     )
-    return BlockStart(row_labels, column_labels, rows, columns, sums), chain.log_density(state)
+    return BlockStart(row_labels, column_labels, rows, columns, sums)
 
 
-_observe_once = kernel(brief=True)(_observe)
+_describe_once = kernel(brief=True)(lambda chain, state: (_describe(chain, state), chain.log_density(state)))
 
 
 def describe_best_particle(chain: BlockChain, state: BlockState) -> BlockStart:
@@ -120,16 +102,7 @@ def describe_best_particle(chain: BlockChain, state: BlockState) -> BlockStart:
     statistics.
     """
     with jax.enable_x64(True):
-        return _select_highest(*_observe_once(chain, state))
-
-
-def _select_highest(known: BlockStart, log_density: Array) -> BlockStart:
-    """Return the averages of the particle whose joint probability is highest.
-
-    known: the averages, with particles on the last axis. log_density: log of the joint probability, (particle,), nats.
-    """
-    best = int(np.argmax(np.asarray(log_density)))
-    return BlockStart(*(np.asarray(leaf)[..., best] for leaf in known))
+        return pick_highest(*_describe_once(chain, state))[0]
 
 
 def _broaden(chain: BlockChain, known: BlockStart) -> BlockStart:
@@ -142,7 +115,7 @@ def _broaden(chain: BlockChain, known: BlockStart) -> BlockStart:
     sides = []
     for probability, number in zip((known.rows, known.columns), chain.size, strict=True):
         exists = np.arange(probability.shape[1]) < int(number)
-        mixed = (1 - ANYWHERE) * probability + ANYWHERE * exists / exists.sum()
+        mixed = mix_with_even(probability, exists)
         sides.append(np.log(np.where(exists, mixed / mixed.sum(1, keepdims=True), 1.0)))
     model = chain.model
     return BlockStart(

@@ -42,8 +42,7 @@ from lvsearch.inference.annealing.particle_arrays import ParticleArrays
 from lvsearch.inference.chains import Anchor
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
-from lvsearch.inference.evidence.mixture_anchors import anchor_labels
-from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
+from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState, anchor_labels
 from lvsearch.inference.evidence.variant_labels import VariantLabels
 from lvsearch.inference.kits import labels_chain_of
 from lvsearch.models.components import Component

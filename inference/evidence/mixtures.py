@@ -22,7 +22,7 @@ of the rows:
     π_t(z) ∝ q(z)^(1−t) p(rows, z)^t,      q(z) = Π_n r_n[z_n].
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -33,8 +33,10 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float, Int, Key
 
+from lvsearch.inference.annealing.anchors import LABELS_RUN, mix_with_even, settle_best_particles
 from lvsearch.inference.annealing.draws import choose_in_proportion
 from lvsearch.inference.annealing.particle_arrays import ParticleArrays
+from lvsearch.inference.chains import Anchor
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.data.statistic_layout import StatisticLayout
@@ -629,3 +631,41 @@ def _equal_in_all_columns(component: Component, increments: Any) -> list[bool]:
         for prior, leaf in zip(priors, own, strict=True)
     ]
     return [False, *equal[1:]] if all(equal) else equal
+
+
+# ── the second path ─────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def anchor_of_mixture(chain: CollapsedMixtureChain, key: Key[Array, ""], states: Sequence[CollapsedState]) -> Anchor:
+    """Return the second path of a mixture, from a q around the labels of the best particle of the first
+    (`anchor_labels`).
+
+    states: final states of the first path, one per half of the annealing.
+    """
+    anchor, _ = anchor_labels(chain, key, states)
+    return Anchor(chain.around_labelling(anchor), 0.0)
+
+
+def anchor_labels(chain: Any, key: Key[Array, ""], states: Sequence[Any]) -> tuple[Float[np.ndarray, "row label"], Any]:
+    """Find the best labels that a path ended with, and return a distribution q of labels around them.
+
+    q(row's label) is how often the row had the label while the best particle was swept on (`settle_best_particles`),
+    mixed with a little of the even distribution.
+
+    chain: a chain of a mixture, whose states have `labels`.
+    states: final states of the first path.
+
+    Returns: (log q of each row's label in nats, (row, label), and −inf for labels that do not exist; the final state of
+        the best particle).
+    """
+    settled = settle_best_particles(chain, key, states, _count_labels, LABELS_RUN)
+    with jax.enable_x64(True):
+        state = jax.tree.map(np.asarray, chain.take(settled.state, jnp.asarray([settled.best])))
+    exists = np.asarray(chain.names.exist(chain.size))[:, 0]
+    mixed = mix_with_even(settled.averages, exists)
+    return np.log(np.where(exists, mixed, 1.0)) + np.where(exists, 0.0, -np.inf), state
+
+
+def _count_labels(chain: Any, state: Any) -> Float[Array, "row label particle"]:
+    """Return 1 for the label that each row has in each particle, and 0 for all others."""
+    return (state.labels[:, None] == jnp.arange(chain.names.number)[:, None]).astype(float)

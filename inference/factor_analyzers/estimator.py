@@ -35,11 +35,10 @@ from lvsearch.inference.annealing.particles import log_densities
 from lvsearch.inference.annealing.prefixes import grow, sequential
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.data.memory import MIB, MemoryPlan, Part
 from lvsearch.inference.data.rows import rows, rows_of
 from lvsearch.inference.engine.ascent import AscentTrace, sweep_until_settled
 from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of, record_in_single_unless_it_costs
-from lvsearch.inference.engine.estimator import BaseEstimator
+from lvsearch.inference.engine.estimator import MIB, BaseEstimator, MemoryPlan, Part
 from lvsearch.inference.engine.meanfield import Beliefs, globals_bound
 from lvsearch.inference.generators import fold_in, permutation, split_key
 from lvsearch.inference.mixtures.kernel import START_ROUNDS, blank_beliefs, update_components_from_sums, update_weights

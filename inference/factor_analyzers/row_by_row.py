@@ -31,7 +31,7 @@ from lvsearch.inference.chains import Anchor
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.engine.gibbs import GibbsState
-from lvsearch.inference.evidence.mixture_anchors import anchor_labels
+from lvsearch.inference.evidence.mixtures import anchor_labels
 from lvsearch.inference.evidence.recorders import OCCUPIED
 from lvsearch.inference.evidence.simulation import Simulated
 from lvsearch.inference.factor_analyzers.chain import FactorAnalyzerChain

@@ -32,6 +32,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, Int, Key
 
+from lvsearch.inference.annealing.anchors import SettlingRun, average_over_sweeps
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.particle_arrays import AnnealingChain
 from lvsearch.inference.data.dataset import Dataset
@@ -337,9 +338,11 @@ LENGTH, LONGEST = 0.5, 0.7
 
 Where the data say nothing, the density still has a steep side, of curvature 1.
 """
-SETTLING, AVERAGED, RUNS = 40, 100, 2
-"""The run that q is made of: sweeps before its moments are averaged, sweeps averaged, and the number of runs side by
-side.
+FACTORS_RUN = SettlingRun(settling=40, averaged=100, particles=2)
+"""The run that q is made of.
+
+It begins at the fit and not in the posterior, and q has all of its moments from it, so it is longer than others. Both
+particles are averaged over: none is chosen, since q is around the one mode of the fit.
 """
 MOST_ROUNDS = 8
 """The most rounds of the run that q is made of. Another round follows as long as counts become more probable.
@@ -407,16 +410,17 @@ def near_fit(model: PoissonFactorization, data: Dataset, size: int, estimate: Es
         size + more,
         counts.noise_shape is not None,
     )
-    # runs begin at the fit's geometric means
+    # the run begins at the fit's geometric means
     about = (intensities.geometric_mean, factors.geometric_mean.T)
-    begin = [np.repeat(pad_factors(np.log(np.maximum(each, TINY)))[None], RUNS, axis=0) for each in about]
+    particles = FACTORS_RUN.particles
+    begin = [np.repeat(pad_factors(np.log(np.maximum(each, TINY)))[None], particles, axis=0) for each in about]
     with jax.enable_x64(True):
-        noise = jnp.full(RUNS, np.log(counts.noise_shape)) if model.inferred and counts.noise_shape else None
+        noise = jnp.full(particles, np.log(counts.noise_shape)) if model.inferred and counts.noise_shape else None
         return _refine_q(chain, counts, NearState(jnp.asarray(begin[0]), jnp.asarray(begin[1]), noise))
 
 
 def _refine_q(chain: AnchoredFactorization, counts: CountMatrix, state: NearState) -> AnchoredFactorization:
-    """Return the chain with a new q and new step lengths, both from runs at temperature 1 that begin at `state`."""
+    """Return the chain with a new q and new step lengths, from runs at temperature 1 that begin at `state`."""
     key, before = jax.random.key(int(chain.size)), -np.inf
     for number in range(MOST_ROUNDS):
         found = _average_run(chain, jax.random.fold_in(key, number), state)
@@ -474,7 +478,7 @@ class RunMoments(NamedTuple):
 
 @kernel()
 def _average_run(chain: AnchoredFactorization, key: Key[Array, ""], state: NearState) -> RunMoments:
-    """Make `SETTLING` sweeps at temperature 1, then `AVERAGED` more, and return the averages over the latter."""
+    """Sweep particles at temperature 1, as `FACTORS_RUN` says, and return the averages over the later sweeps."""
 
     def observe(state: NearState) -> tuple[NearState, NearState, Array]:
         """Return averages over particles: of a state's logarithms, of their exponentials, and of log p(counts | state).
@@ -487,17 +491,10 @@ def _average_run(chain: AnchoredFactorization, key: Key[Array, ""], state: NearS
         level = chain._log_counts(state, state.log_noise).mean()
         return logs, values, jnp.stack([level, level**2])
 
-    def one(index: Array, carry: tuple[NearState, Any]) -> tuple[NearState, Any]:
-        state, total = carry
-        state = chain.step(jax.random.fold_in(key, index), state, jnp.ones(()), backward=False)
-        share = jnp.where(index < SETTLING, 0.0, 1 / AVERAGED)
-        return state, jax.tree.map(lambda mean, now: mean + share * now, total, observe(state))
-
-    nothing = jax.tree.map(jnp.zeros_like, observe(state))
-    state, (logs, values, level) = jax.lax.fori_loop(0, SETTLING + AVERAGED, one, (state, nothing))
+    state, (logs, values, level) = average_over_sweeps(chain, key, state, observe, FACTORS_RUN)
     found = []
     for log, value in zip(logs, values, strict=True):
-        if log is None:  # no r
+        if log is None or value is None:  # no r
             found += [jnp.ones(()), jnp.ones(())]
         else:
             # the Gamma with this mean and this mean logarithm: log mean − mean log decides the shape

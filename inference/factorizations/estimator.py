@@ -30,10 +30,9 @@ import numpy as np
 from jaxtyping import Array
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.data.memory import MemoryPlan, Part
 from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.engine.estimate import Estimate
-from lvsearch.inference.engine.estimator import BaseEstimator
+from lvsearch.inference.engine.estimator import BaseEstimator, MemoryPlan, Part
 from lvsearch.inference.factorizations.kernel import (
     CountMatrix,
     Fitted,

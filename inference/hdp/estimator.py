@@ -20,10 +20,9 @@ from scipy.sparse import csr_array
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of, deal_documents
-from lvsearch.inference.data.memory import MemoryPlan, Part
 from lvsearch.inference.data.packing import pack
 from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of
-from lvsearch.inference.engine.estimator import BaseEstimator
+from lvsearch.inference.engine.estimator import BaseEstimator, MemoryPlan, Part
 from lvsearch.inference.hdp.ascent import Units, survey_units
 from lvsearch.inference.hdp.kernel import AscentState, Collected, TablePosterior, memoized_passes, naturals
 from lvsearch.inference.hdp.topic_proposals import TopicShares, topic_ideas
@@ -33,8 +32,8 @@ from lvsearch.inference.mixtures.improving import FitHistory
 from lvsearch.inference.mixtures.proposals import EMPTY, Idea, Proposal, improve
 from lvsearch.inference.sharding import on_host
 from lvsearch.inference.topics import kernel as kernels
-from lvsearch.inference.topics.memoized import FLOAT32, FLOAT64, layout_within, packing_of, topic_plan
 from lvsearch.inference.topics.merging import merge_topics
+from lvsearch.inference.topics.passes import FLOAT32, FLOAT64, layout_within, packing_of, topic_plan
 from lvsearch.models.hdp import HDP
 
 MOST_PASSES = 20

@@ -17,11 +17,11 @@ from scipy.special import softmax
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import row_of_each_nonzero
-from lvsearch.inference.data.memory import MIB, MemoryPlan, Part
 from lvsearch.inference.data.packing import pack
 from lvsearch.inference.data.rows import rows, rows_of_groups
 from lvsearch.inference.engine.ascent import AscentTrace
 from lvsearch.inference.engine.estimate import Estimate, beliefs_of, capacity_of, pad_axes
+from lvsearch.inference.engine.estimator import MIB, MemoryPlan, Part
 from lvsearch.inference.engine.meanfield import Beliefs
 from lvsearch.inference.hdp.ascent import Units, ascend_units, parts_from_shares, survey_units
 from lvsearch.inference.hdp.kernel import TablePosterior

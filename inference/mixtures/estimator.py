@@ -10,10 +10,10 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.data.memory import MIB, MemoryPlan, Part
 from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.engine.ascent import AscentTrace
 from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of
+from lvsearch.inference.engine.estimator import MIB, MemoryPlan, Part
 from lvsearch.inference.engine.meanfield import Beliefs
 from lvsearch.inference.generators import fold_in, permutation, split_key
 from lvsearch.inference.mixtures.improving import RowsEstimator, RowsRun, RowsStart

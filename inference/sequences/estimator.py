@@ -16,10 +16,10 @@ from jaxtyping import Array, Float
 
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Batch, Dataset
-from lvsearch.inference.data.memory import MIB, MemoryPlan, Part
 from lvsearch.inference.data.rows import rows, rows_of_groups
 from lvsearch.inference.engine.ascent import AscentTrace
 from lvsearch.inference.engine.estimate import Estimate, beliefs_at, capacity_of, recorded_beliefs_and_bound
+from lvsearch.inference.engine.estimator import MIB, MemoryPlan, Part
 from lvsearch.inference.engine.meanfield import Beliefs
 from lvsearch.inference.engine.meanfield_starts import blank_globals
 from lvsearch.inference.mixtures.estimator import MixtureEstimator, MixtureSettings

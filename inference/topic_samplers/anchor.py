@@ -29,7 +29,7 @@ whatever the draws are. For a mean-field q see `lvsearch.inference.likelihood`.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, NamedTuple, cast
 
 import equinox as eqx
 import jax
@@ -38,15 +38,14 @@ import numpy as np
 from jaxtyping import Array, Float, Float64, Int, Key
 from scipy.sparse import csr_array
 
+from lvsearch.inference.annealing.anchors import SettlingRun, settle_best_particles
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import gamma_around
-from lvsearch.inference.annealing.particle_arrays import average_over_sweeps, take_best_particles
 from lvsearch.inference.annealing.particles import draw_from_q
 from lvsearch.inference.chains import Anchor
 from lvsearch.inference.generators import generator
 from lvsearch.inference.topic_samplers.chain import SETTLING, CollapsedTopics, collapsed_topics
 from lvsearch.inference.topic_samplers.chain_hyperparameters import HyperTopics, HyperTopicState
-from lvsearch.inference.topic_samplers.path_starts import steps_of_groups
 from lvsearch.inference.topic_samplers.topic_state import GivenFactors, TokenPlace, TopicState, padded, redraw_token
 from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.kernels import kernel
@@ -246,11 +245,11 @@ def log_independent(
     return jax.lax.map(one, (jax.random.split(key, len(word)), word, components))
 
 
-AVERAGED = 30
-"""The number of sweeps over which topics are averaged, after the first `SETTLING` ones."""
-CANDIDATES = 32
-"""The number of particles that make these sweeps: the particles with the highest joint density at the end of the
-path.
+TOPICS_RUN = SettlingRun(settling=SETTLING, averaged=30, particles=32)
+"""The run of the particles whose topics are averaged.
+
+It is longer than that of labels (`LABELS_RUN`): the path starts at the averaged topics themselves, and nothing of q
+makes up for their noise.
 """
 START, SAMPLES = 29, 64
 """The number of posterior draws of documents under given topics, and of importance samples around each."""
@@ -270,40 +269,6 @@ between −2,690 and −2,897, the forward paths above the backward ones. With 0
 """
 
 
-State = TypeVar("State", TopicState, HyperTopicState)
-
-
-@runtime_checkable
-class _TopicChain(Protocol[State]):
-    """The methods that an LDA chain needs so that another path can start at its topics."""
-
-    def take(self, state: State, particles: Array) -> State:
-        """Return the state of the chosen particles, in the given order."""
-        ...
-
-    def concatenate_particles(self, states: Sequence[State]) -> State:
-        """Return one state that holds the particles of several states, one after another."""
-        ...
-
-    def topic_means(self, state: State) -> Array:
-        """Return the posterior means of the topics' distributions over words given the tokens' topics, (word, topic,
-        particle).
-        """
-        ...
-
-    def log_density(self, state: State) -> Array:
-        """Return log p(data, state) of each particle, (particle,), nats."""
-        ...
-
-    def log_hyper(self, state: State) -> tuple[Array | None, Array | None]:
-        """Return the logarithms of (A = Σα, η) of each particle; None for one that is given."""
-        ...
-
-    def step(self, key: Array, state: State, temperature: Array, *, backward: bool) -> State:
-        """Make one sweep over all tokens at a temperature from 0 (start) to 1 (posterior), and return the new state."""
-        ...
-
-
 class _BestParticle(NamedTuple):
     """Averages over sweeps of one particle: topics (word, topic), log of the total concentration A = K α, and log η.
 
@@ -315,31 +280,24 @@ class _BestParticle(NamedTuple):
     log_eta: float | None
 
 
-@kernel()
-def _averaged(chain: _TopicChain[State], key: Key[Array, ""], state: State) -> tuple[Array, Array, Any]:
-    """Return averages over `AVERAGED` sweeps, after `SETTLING` other sweeps, of (topics, log joint, (log A, log η)).
+def _describe_topics(chain: Any, state: Any) -> tuple[Array, tuple[Array | None, Array | None]]:
+    """Return the posterior means of topics given the tokens' topics, (word, topic, particle), and (log A, log η).
 
-    Topics are (word, topic, particle); the others are (particle,). A = Σα and η are None if they are given.
+    The latter are (particle,), and None if they are given. A = Σα.
     """
-
-    def observed(state: State) -> tuple[Array, Array, Any]:
-        """Return the quantities to average at one state."""
-        return chain.topic_means(state), chain.log_density(state), chain.log_hyper(state)
-
-    return average_over_sweeps(chain, key, state, observed, SETTLING, AVERAGED)[1]
+    return chain.topic_means(state), chain.log_hyper(state)
 
 
-def _average_of_best_particle(chain: _TopicChain[State], key: Key[Array, ""], states: Sequence[State]) -> _BestParticle:
+def _average_best_particle(
+    chain: CollapsedTopics | HyperTopics, key: Key[Array, ""], states: Sequence[TopicState | HyperTopicState]
+) -> _BestParticle:
     """Sweep the best particles of all states, and return averages of the one whose average joint density is highest.
 
     states: states of several groups of particles.
     """
-    with jax.enable_x64(True):
-        together = take_best_particles(chain, states, CANDIDATES)
-        topics, log_density, log_hyper = jax.tree.map(np.asarray, _averaged(chain, key, together))
-    highest = int(np.argmax(log_density))
-    log_total, log_eta = (None if each is None else float(each[highest]) for each in log_hyper)
-    return _BestParticle(np.asarray(topics[..., highest], np.float64), log_total, log_eta)
+    topics, hyper = settle_best_particles(chain, key, states, _describe_topics, TOPICS_RUN).averages
+    log_total, log_eta = (None if each is None else float(each) for each in hyper)
+    return _BestParticle(np.asarray(topics, np.float64), log_total, log_eta)
 
 
 def documents_in_turn(chain: CollapsedTopics, key: Key[Array, ""]) -> Any:
@@ -347,20 +305,6 @@ def documents_in_turn(chain: CollapsedTopics, key: Key[Array, ""]) -> Any:
     turn.
     """
     return documents_in_random_order(chain, key) if chain.q is None else None
-
-
-def first_steps_of_topics(chain: CollapsedTopics, default: int) -> int:
-    """Return the number of temperatures of the cheapest annealing (`steps_of_groups`).
-
-    With one topic it is 1: nothing is drawn then, and the evidence is exact.
-    """
-    alone = int((np.asarray(chain.alpha) > 0).sum()) == 1
-    return 1 if alone else steps_of_groups(chain, default)
-
-
-def first_steps_of_hyper_topics(chain: HyperTopics, default: int) -> int:
-    """Return the number of temperatures of the cheapest annealing where hyper-parameters have priors."""
-    return steps_of_groups(chain.topics, default)
 
 
 def anchor_of_topics(chain: CollapsedTopics, key: Key[Array, ""], states: Sequence[TopicState]) -> Anchor | None:
@@ -375,7 +319,7 @@ def anchor_of_topics(chain: CollapsedTopics, key: Key[Array, ""], states: Sequen
         return None
     key_sweeps, key_start = jax.random.split(key)
     return _anchored_at(
-        chain, alpha, float(chain.eta), _average_of_best_particle(chain, key_sweeps, states).topics, key_start
+        chain, alpha, float(chain.eta), _average_best_particle(chain, key_sweeps, states).topics, key_start
     )
 
 
@@ -391,7 +335,7 @@ def anchor_of_hyper_topics(chain: HyperTopics, key: Key[Array, ""], states: Sequ
     if total_course is None and alpha.min() < LEAST_ALPHA:
         return None
     key_sweeps, key_start = jax.random.split(key)
-    settled = _average_of_best_particle(chain, key_sweeps, states)
+    settled = _average_best_particle(chain, key_sweeps, states)
     if total_course is not None and settled.log_total is not None:
         total = float(np.exp(settled.log_total))
         alpha = np.full(len(alpha), max(total / len(alpha), BROAD))

@@ -26,7 +26,7 @@ log p(w | z, η) is that of all tokens minus that of the imaginary ones. These t
 topics are relabelled.
 
 The vocabulary may be divided into blocks, in each of which a topic is a distribution of its own (the alleles of loci,
-`path_starts`). Then n_k is the count of the word's block, and V its number of words.
+`paths`). Then n_k is the count of the word's block, and V its number of words.
 
 Tokens are visited one after another, each seeing the new topics of all before it. In large corpora they are drawn in
 groups that share neither a document nor a word (`topic_state`). log Γ is read from tables, because

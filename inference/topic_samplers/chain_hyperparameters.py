@@ -34,10 +34,7 @@ from jaxtyping import Array, Float, Int, Key
 from lvsearch.inference.annealing.draws import log_gamma_draws
 from lvsearch.inference.annealing.hyperparameters import Course, gamma_around, slice_sample
 from lvsearch.inference.annealing.particle_arrays import ParticleArrays
-from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics
-from lvsearch.inference.topic_samplers.path_starts import topics_chain
 from lvsearch.inference.topic_samplers.topic_state import Concentrations, TopicState
 from lvsearch.models.exponential.digamma import log_gamma_positive
 from lvsearch.models.lda import LDA
@@ -271,28 +268,6 @@ def _log_rising(log_value: Float[Array, " particle"], beyond: Float[Array, "m #p
     m = jnp.arange(1, len(beyond), dtype=log_value.dtype)[:, None]
     weights = beyond.astype(log_value.dtype)
     return weights[0] * log_value + (weights[1:] * jnp.log(jnp.exp(log_value) + m)).sum(0)
-
-
-# ── which path ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def evidence_chain_of_lda(
-    model: LDA, data: Dataset, size: tuple[int, ...], estimate: Estimate | None
-) -> CollapsedTopics | HyperTopics:
-    """Return the annealing chain of LDA.
-
-    It starts at the prior for small data or without a fit, and otherwise at the responsibilities of the fit `estimate`.
-    Hyper-parameters that have priors are latent variables of the chain.
-
-    size: (number of topics,).
-    """
-    if not model.inferred:
-        return topics_chain(model, data, size, estimate)
-    numbers = model.at_prior_means()
-    if estimate is not None and isinstance(estimate.model, LDA):
-        numbers = model.with_numbers(*estimate.model.numbers())
-    chain = topics_chain(numbers, data, size, estimate)
-    return hyper_topics(model, chain, about=None if chain.q is None else numbers)
 
 
 def hyper_topics(model: LDA, chain: CollapsedTopics, about: LDA | None) -> HyperTopics:

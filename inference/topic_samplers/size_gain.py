@@ -24,14 +24,13 @@ from lvsearch.inference.data.documents import counts_of
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.generators import fold_in, generator, split_key
 from lvsearch.inference.sharding import in_processes, one_after_another
-from lvsearch.inference.topic_samplers.chain import MOST_FROM_PRIOR, CollapsedTopics, collapsed_topics
-from lvsearch.inference.topic_samplers.path_starts import draw_topics_of_tokens, log_factors
+from lvsearch.inference.topic_samplers.chain import CollapsedTopics, collapsed_topics
+from lvsearch.inference.topic_samplers.paths import draw_topics_of_tokens, log_factors
 from lvsearch.inference.topic_samplers.splits import TopicSplits
 from lvsearch.inference.topic_samplers.topic_state import GivenFactors, TopicState
 from lvsearch.inference.topics.describing import rough_proportions
 from lvsearch.inference.topics.estimator import point_topics
 from lvsearch.inference.topics.merging import alike_pairs, cheapest_pairs
-from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.kernels import kernel
 from lvsearch.models.lda import LDA
 
@@ -102,14 +101,6 @@ On 2,400,000 tokens with 40 planted topics the 40th gained 12,400 ± 1,800 nats 
 """
 
 
-FIRST_GAIN, FIRST_GAIN_OF_MANY, TOKENS_FOR_LATER_START = 16, 64, 300_000
-"""A search begins with 16 topics, and with 64 if there are 300,000 tokens or more.
-
-Below 64 gains of real text are far from 0: news articles of 436,000 words gained 4,400 nats from the 16th topic, 1,450
-from the 32nd, and from some 180 on nothing.
-"""
-
-
 class TopicAverages(NamedTuple):
     """Averages of topics and proportions over sweeps and particles of a chain.
 
@@ -121,19 +112,6 @@ class TopicAverages(NamedTuple):
 
     in_document: Float[Array, "document topic"]
     topics: Float[Array, "word topic"]
-
-
-def first_gain_of_lda(model: LDA, data: Dataset) -> int | None:
-    """Return the first number of topics whose gain is measured, or None if sizes are compared by their evidence.
-
-    Gains are measured if data are too many for a path from the prior, and one α is shared by all topics, so that they
-    are exchangeable. On many tokens a search begins with 64 topics, since the sizes below tell little of real text.
-    """
-    even = isinstance(model.concentration, GammaPrior) or np.ndim(model.concentration) == 0
-    n_tokens = counts_of(data).sum()
-    if not even or n_tokens <= MOST_FROM_PRIOR:
-        return None
-    return FIRST_GAIN if n_tokens < TOKENS_FOR_LATER_START else FIRST_GAIN_OF_MANY
 
 
 def gain_of_last_topic(

@@ -26,18 +26,25 @@ from scipy.special import gammaln
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of, deal_documents
-from lvsearch.inference.data.memory import MemoryPlan
 from lvsearch.inference.data.packing import DocumentTiles, pack
 from lvsearch.inference.engine.empirical_bayes import newton_dirichlet, newton_symmetric
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
-from lvsearch.inference.engine.estimator import BaseEstimator
+from lvsearch.inference.engine.estimator import BaseEstimator, MemoryPlan
 from lvsearch.inference.likelihood.bounds import document_bounds
 from lvsearch.inference.sharding import on_host, split
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.inferred_concentrations import Concentration
-from lvsearch.inference.topics.memoized import layout_within, packing_of, topic_plan
 from lvsearch.inference.topics.merging import CANDIDATES, closest_pairs, merge_topics, remove_topics
-from lvsearch.inference.topics.passes import PassSettings, in_lanes, join_lanes, lanes_for, passes_in_lanes
+from lvsearch.inference.topics.passes import (
+    PassSettings,
+    in_lanes,
+    join_lanes,
+    lanes_for,
+    layout_within,
+    packing_of,
+    passes_in_lanes,
+    topic_plan,
+)
 from lvsearch.models.families import PointSimplex
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.lda import LDA

@@ -36,7 +36,6 @@ from scipy.special import digamma as scipy_digamma
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import StoredDocuments, counts_of
-from lvsearch.inference.data.memory import MemoryPlan
 from lvsearch.inference.data.packing import DocumentTiles, PackedDocuments, batches_for, pack
 from lvsearch.inference.data.streaming import (
     DocumentPiece,
@@ -46,14 +45,13 @@ from lvsearch.inference.data.streaming import (
     streamed_layout_on_device,
 )
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
-from lvsearch.inference.engine.estimator import estimator
+from lvsearch.inference.engine.estimator import MemoryPlan, estimator
 from lvsearch.inference.generators import fold_in, permutation, split_key
 from lvsearch.inference.likelihood.bounds import document_bounds
 from lvsearch.inference.sharding import on_host
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.estimator import TopicEstimator, exact_alpha
-from lvsearch.inference.topics.memoized import streamed_plan
-from lvsearch.inference.topics.passes import BatchCounts, PassSettings, passes_in_turn, visit_tiles
+from lvsearch.inference.topics.passes import BatchCounts, PassSettings, passes_in_turn, streamed_plan, visit_tiles
 from lvsearch.models.families import PointSimplex
 from lvsearch.models.kernels import kernel
 from lvsearch.models.lda import LDA

@@ -28,10 +28,9 @@ from scipy.special import digamma, gammaln, logsumexp, softmax
 
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of, deal_documents
-from lvsearch.inference.data.memory import MemoryPlan, Part
 from lvsearch.inference.engine.describing import Described, describe_units
 from lvsearch.inference.engine.estimate import ROUNDING, Estimate, just_above
-from lvsearch.inference.engine.estimator import BaseEstimator
+from lvsearch.inference.engine.estimator import BaseEstimator, MemoryPlan, Part
 from lvsearch.inference.engine.meanfield_starts import blank_globals
 from lvsearch.inference.kits import model_kit
 from lvsearch.inference.likelihood.proportions import Corners

@@ -28,11 +28,10 @@ from lvsearch.inference.chains import Chain
 from lvsearch.inference.compiles import counted
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.documents import counts_of, documents, row_of_each_nonzero
-from lvsearch.inference.data.memory import MIB, MemoryPlan, Part
 from lvsearch.inference.data.packing import DocumentTiles, pack
 from lvsearch.inference.engine.describing import Described, UnitScores, describe_units
 from lvsearch.inference.engine.estimate import Estimate, capacity_of, just_above
-from lvsearch.inference.engine.estimator import BaseEstimator
+from lvsearch.inference.engine.estimator import MIB, BaseEstimator, MemoryPlan, Part
 from lvsearch.inference.likelihood.completion import document_completion, split_documents
 from lvsearch.inference.likelihood.proportions import FoldedIn, TrainingDocuments, fold_in
 from lvsearch.inference.word_mixtures.mixture import seeded_counts

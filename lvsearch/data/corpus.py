@@ -34,7 +34,7 @@ from lvsearch.tables.frames import (
     text_columns,
 )
 from lvsearch.texts.analyzer import ENGLISH, Analyzer, chosen_stop_words
-from lvsearch.texts.choosing import DroppedWords
+from lvsearch.texts.choosing import DroppedWords, Limits
 from lvsearch.texts.counting import (
     checked_documents,
     checked_texts,
@@ -46,7 +46,6 @@ from lvsearch.texts.counting import (
     kept_counts,
     term_columns,
 )
-from lvsearch.texts.frequencies import Limits
 
 Tokenizer = Callable[[str], Iterable[str]]
 
@@ -160,7 +159,7 @@ class Corpus(CountedDocuments):
         found = kept_counts(count_terms(listed, analyzer), analyzer, limits)
         names = index_names(documents) if document_names is None else document_names
         notes = ("words as they came", *found.notes)
-        return cls._with_notes(found.counts, found.terms, names, document_labels, notes, None, metadata, found.dropped)
+        return cls._from_reader(found.counts, found.terms, names, document_labels, notes, None, metadata, found.dropped)
 
     @classmethod
     def from_frame(
@@ -279,7 +278,7 @@ class Corpus(CountedDocuments):
         if is_counts(path):
             refuse_text_options(path, columns, is_cut)
             found = counts_in(path, CountOptions(vocabulary, encoding, documents, first_id, layer))
-            corpus = cls._with_notes(found.counts, found.vocabulary, found.names, found.labels, found.notes, None)
+            corpus = cls._from_reader(found.counts, found.vocabulary, found.names, found.labels, found.notes, None)
             corpus = corpus._with_metadata(Documents([], metadata=found.metadata))
             return corpus._pruned_to_limits(limits)
         # 3. a file or folder of texts
@@ -319,7 +318,7 @@ class Corpus(CountedDocuments):
         found = count_texts(documents.texts, analyzer, *limits)
         notes = (str(analyzer), *found.notes)
         names, labels = documents.names, documents.labels
-        corpus = cls._with_notes(found.counts, found.terms, names, labels, notes, analyzer, metadata, found.dropped)
+        corpus = cls._from_reader(found.counts, found.terms, names, labels, notes, analyzer, metadata, found.dropped)
         return corpus._with_metadata(documents, strict)
 
     @classmethod
@@ -490,7 +489,7 @@ class Corpus(CountedDocuments):
         if not encoded.n_empty_documents:
             return encoded
         empty = f"{encoded.n_empty_documents:,} of {len(encoded):,} documents hold no known word; kept in place"
-        return replace(encoded, notes=(*encoded.notes, empty))
+        return encoded._with_notes((*encoded.notes, empty))
 
 
 def _are_texts(data: Any) -> bool:

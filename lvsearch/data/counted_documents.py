@@ -54,7 +54,7 @@ class CountedDocuments(DocumentCounts):
             matrix, vocabulary, index = frame_counts(matrix)
             document_names = index if document_names is None else document_names
         counts = canonical_counts(matrix, vocabulary)
-        return cls._with_notes(counts, vocabulary, document_names, document_labels, (), None, metadata)
+        return cls._from_reader(counts, vocabulary, document_names, document_labels, (), None, metadata)
 
     @classmethod
     def from_ldac(
@@ -80,7 +80,7 @@ class CountedDocuments(DocumentCounts):
         if isinstance(vocabulary, str | os.PathLike):
             vocabulary = read_vocabulary(vocabulary)
         counts = read_ldac(path, None if vocabulary is None else len(vocabulary))
-        return cls._with_notes(counts, vocabulary, document_names, document_labels, (), None)
+        return cls._from_reader(counts, vocabulary, document_names, document_labels, (), None)
 
     @classmethod
     def from_bags(
@@ -100,7 +100,7 @@ class CountedDocuments(DocumentCounts):
         Raises ValueError for other input, for ids outside the vocabulary, and for the reasons of `from_matrix`.
         """
         counts, words = bag_counts(bags, vocabulary)
-        return cls._with_notes(counts, words, document_names, document_labels, (), None)
+        return cls._from_reader(counts, words, document_names, document_labels, (), None)
 
     @classmethod
     def from_anndata(cls: type[D], data: Any, *, layer: str | None = None) -> D:
@@ -155,7 +155,7 @@ class CountedDocuments(DocumentCounts):
         emptied = corpus.n_empty_documents - self.n_empty_documents
         if not emptied:
             return corpus
-        return replace(corpus, notes=(*corpus.notes, f"{emptied:,} documents lost all their terms; kept in place"))
+        return corpus._with_notes((*corpus.notes, f"{emptied:,} documents lost all their terms; kept in place"))
 
     def _pruned_to_limits(self: D, limits: tuple[int | None, float | int | None]) -> D:
         """Return the corpus with only the terms whose document frequency is within limits.
@@ -168,7 +168,7 @@ class CountedDocuments(DocumentCounts):
         return self.pruned(minimum_document_frequency=limits[0], maximum_document_fraction=limits[1])
 
     @classmethod
-    def _with_notes(
+    def _from_reader(
         cls: type[D],
         counts: csr_array,
         vocabulary: Iterable[Any] | None,
@@ -199,7 +199,7 @@ class CountedDocuments(DocumentCounts):
         if not corpus.n_tokens:
             raise ValueError(f"got {corpus.n_documents:,} documents without a single token; expected counts above 0")
         kept = kept_in_place(corpus.n_empty_documents, corpus.n_documents, corpus.n_unused_terms, corpus.n_terms)
-        return replace(corpus, notes=(*notes, *kept))
+        return corpus._with_notes((*notes, *kept))
 
     def _with_metadata(self: D, documents: Documents, strict: bool = False) -> D:
         """Return this corpus with the notes and the metadata of the documents that it was made of.
@@ -208,7 +208,7 @@ class CountedDocuments(DocumentCounts):
         strict: True raises ValueError for columns that files cannot keep; else they are left out and a note names them.
         """
         if documents.metadata is None:
-            return replace(self, notes=(*documents.notes, *self.notes))
+            return self._with_notes((*documents.notes, *self.notes))
         table, left_out = DocumentTable.from_frame(documents.metadata, strict=strict)
         note = f"metadata without {columns_in_words(left_out)}, whose values files cannot keep"
         notes = (*documents.notes, *self.notes, *((note,) if left_out else ()))

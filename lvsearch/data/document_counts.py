@@ -6,7 +6,7 @@ Nothing is dropped silently. Empty documents and unused terms stay in place, so 
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -99,6 +99,14 @@ class DocumentCounts(Data):
             ("notes", tuple(self.notes)),
         ):
             object.__setattr__(self, field, value)
+
+    def _with_notes(self: C, notes: Sequence[str]) -> C:
+        """Return the same documents with other notes. Everything else was checked before, and is shared."""
+        other = object.__new__(type(self))
+        for field in fields(self):
+            object.__setattr__(other, field.name, getattr(self, field.name))
+        object.__setattr__(other, "notes", tuple(notes))
+        return other
 
     @classmethod
     def from_csr(

@@ -23,9 +23,8 @@ from lvsearch.reading.stored_corpus import CorpusWriter, StoredParts, write_stor
 from lvsearch.reading.vocabulary import checked_vocabulary
 from lvsearch.tables.frames import columns_in_words
 from lvsearch.texts.analyzer import ENGLISH, Analyzer, Rule, chosen_stop_words
-from lvsearch.texts.choosing import NAMED_COMMON, chosen_terms, pruned_terms
+from lvsearch.texts.choosing import NAMED_COMMON, Limits, WordFrequencies, WordFrequency, chosen_terms, pruned_terms
 from lvsearch.texts.counting import checked_texts, count_terms, encode_texts, frequencies_of, term_columns
-from lvsearch.texts.frequencies import Limits, WordFrequencies, WordFrequency
 
 
 def convert(

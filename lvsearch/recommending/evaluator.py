@@ -23,9 +23,9 @@ from lvsearch.data.base import Data
 from lvsearch.fitted.kinds import as_fitted_model
 from lvsearch.fitted.topics import FittedTopics
 from lvsearch.inference.compiles import prepare_programs
-from lvsearch.inference.data.memory import Chunks
 from lvsearch.inference.engine.describing import score_units
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
+from lvsearch.inference.engine.estimator import Chunks
 from lvsearch.inference.generators import fold_in, key_of
 from lvsearch.models.contract import Model
 from lvsearch.recommending.recommendation import Recommendation, compare_trials, recommendation

@@ -23,8 +23,8 @@ from lvsearch.fitted.stored_fits import (
     estimate_arrays,
 )
 from lvsearch.inference.allocation_chains import NO_DRAWS, AllocationDraws, AllocationRun
-from lvsearch.inference.data.memory import Chunks
 from lvsearch.inference.engine.estimate import Estimate
+from lvsearch.inference.engine.estimator import Chunks
 from lvsearch.recommending.evaluator import model_evaluator
 from lvsearch.results.findings import Findings
 from lvsearch.results.heldout import load_held_out

@@ -24,7 +24,7 @@ from lvsearch.inference.allocation_chains import RowMixture
 from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.engine.describing import score_units
 from lvsearch.inference.engine.estimate import capacity_of
-from lvsearch.inference.topic_samplers.path_starts import log_word_likelihoods
+from lvsearch.inference.topic_samplers.paths import log_word_likelihoods
 from lvsearch.interrupts import was_interrupted
 from lvsearch.models.lda import LDA
 from lvsearch.models.plain_arguments import LARGEST_SEED, checked_seed, whole_number

@@ -22,7 +22,7 @@ from lvsearch.inference.allocation_chains import (
     supported_sizes,
 )
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.data.memory import Chunks
+from lvsearch.inference.engine.estimator import Chunks
 from lvsearch.inference.generators import fold_in, key_of
 from lvsearch.models.contract import Model
 from lvsearch.searching.evaluators import ModelEvaluator

@@ -1,7 +1,8 @@
 """The class `ModelEvaluator`, which fits a model to data at one size at a time and measures the evidence.
 
 Annealed estimates of the evidence become `Bracket` objects here (`brackets_of`), and `annealing_failure` says why an
-annealing failed.
+annealing failed. Where a fit is not a number, the message names columns of the table that can make it fail
+(`degenerate_columns`).
 """
 
 import hashlib
@@ -17,13 +18,22 @@ import jax
 import numpy as np
 from jax.errors import JaxRuntimeError
 from jax.sharding import Mesh
-from jaxtyping import Array
+from jaxtyping import Array, Bool, Float
 
 from lvsearch.inference.chains import Chain
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.data.memory import Chunks, MemoryPlan, Part, in_words, machine_chunks, out_of_memory
+from lvsearch.inference.data.rows import RowMatrix
 from lvsearch.inference.engine.estimate import Estimate, data_ceiling
-from lvsearch.inference.engine.estimator import Estimator, estimator
+from lvsearch.inference.engine.estimator import (
+    Chunks,
+    Estimator,
+    MemoryPlan,
+    Part,
+    estimator,
+    in_words,
+    machine_chunks,
+    out_of_memory,
+)
 from lvsearch.inference.evidence import (
     Effort,
     Profile,
@@ -48,7 +58,6 @@ from lvsearch.inference.several_processes import (
 from lvsearch.inference.sharding import on_mesh
 from lvsearch.interrupts import raise_if_cancelled
 from lvsearch.models.contract import Model
-from lvsearch.searching.degenerate_columns import columns_far_from_0, degenerate_columns
 from lvsearch.sizing.evidence import Bracket, Evidence, evidence_below
 from lvsearch.sizing.fit import Fit, FitInfo
 from lvsearch.sizing.gains import SizeGain
@@ -472,3 +481,83 @@ def _origin(size: Size, start: Size | None) -> str:
         return "an earlier fit of this size"
     verb = "merged" if sum(start) > sum(size) else "grown"
     return f"{verb} from {size_text(start)}"
+
+
+# ── columns that make a fit fail ──────────────────────────────────────────────────────────────────────────────────────
+
+
+REPEATED_SHARE, FEWEST_REPEATED = 0.25, 3
+"""The share and the number of equal cells in a column from which on a component can be left without width."""
+FAR = 1e6
+"""The factor by which a cell may be farther from the median than half of the cells are; farther cells are faults."""
+FAR_FROM_0 = 1e6
+"""The factor by which a column's mean may be larger than its standard deviation before the column counts as far from
+0."""
+PROPORTIONAL = 1e-10
+"""The largest distance from 1 of the absolute correlation of two columns that count as proportional."""
+MOST_COMPARED = 500
+"""The largest number of columns that are compared with each other."""
+
+
+def degenerate_columns(data: Dataset) -> str:
+    """Return in words which columns of a table can leave a component without width, and why; "" if none does.
+
+    A component that holds only rows equal in one column, or rows whose columns are proportional, has no width in that
+    direction. Where the prior lets widths shrink to 0, its density grows without bound and the fit is not a number.
+    """
+    if not isinstance(data.original, RowMatrix):
+        return ""
+    values, observed = data.original.values, data.original.observed
+    found = [_fault_of_column(column, values[:, column], observed[:, column]) for column in range(values.shape[1])]
+    return "; ".join(fault for fault in [*found, _find_proportional(values, observed)] if fault)
+
+
+def columns_far_from_0(data: Dataset) -> str:
+    """Return in words the first column of a table whose cells vary little beside their distance from 0; "" for none.
+
+    Components that are centred on 0 lose the digits in which such cells differ: covariances are differences of squares.
+    """
+    if not isinstance(data.original, RowMatrix):
+        return ""
+    values, observed = data.original.values, data.original.observed
+    for column in range(values.shape[1]):
+        known = values[observed[:, column], column]
+        if known.size and abs(known.mean()) > FAR_FROM_0 * known.std():
+            return f"column {column} is about {known.mean():.3g} and varies by {known.std():.2g}"
+    return ""
+
+
+def _fault_of_column(number: int, cells: Float[np.ndarray, " row"], observed: Bool[np.ndarray, " row"]) -> str:
+    """Return in words why one column by itself can leave a component without width; "" if it cannot.
+
+    number: the number of the column, for the message. cells: its values. observed: False for missing cells.
+    """
+    known = cells[observed]
+    if not known.size:
+        return ""
+    distinct, counts = np.unique(known, return_counts=True)
+    most = int(counts.max())
+    if most >= max(FEWEST_REPEATED, REPEATED_SHARE * known.size):
+        return f"column {number} is {distinct[counts.argmax()]:g} in {most} of {known.size} rows"
+    away = np.abs(known - np.median(known))
+    if away.max() > FAR * np.median(away):
+        return f"column {number} has a cell of {known[away.argmax()]:g}, beside which all others look equal"
+    return ""
+
+
+def _find_proportional(values: Float[np.ndarray, "row dim"], observed: Bool[np.ndarray, "row dim"]) -> str:
+    """Return in words the first two columns whose correlation is ±1 up to rounding; "" for none.
+
+    Only rows without missing cells are compared. observed: False for missing cells.
+    """
+    whole = values[observed.all(1), :MOST_COMPARED]
+    spread = whole.std(0) if len(whole) > 2 else np.zeros(0)
+    varying = np.flatnonzero(spread > 0)
+    if len(varying) < 2:
+        return ""
+    centred = (whole[:, varying] - whole[:, varying].mean(0)) / spread[varying]
+    alike = np.triu(np.abs(centred.T @ centred) / len(whole) > 1 - PROPORTIONAL, 1)
+    if not alike.any():
+        return ""
+    first, second = varying[np.argwhere(alike)[0]]
+    return f"columns {first} and {second} are proportional"

@@ -15,6 +15,7 @@ kinds of evidence, by the rules of `racing` and `gains`.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import product
 
 import numpy as np
@@ -108,7 +109,7 @@ class Visit:
         """The highest proved lower end of log p(data | size), nats, with relabellings of components counted."""
         return self.evidence.lower + self.log_symmetry
 
-    @property
+    @cached_property
     def annealed(self) -> Pooled | None:
         """The estimate of the log evidence from all annealings (or calls of a noisy function), nats; None without any.
 

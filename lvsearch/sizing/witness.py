@@ -19,8 +19,8 @@ from functools import cache
 from typing import Any
 
 from lvsearch.sizing import bounds as bounds_of
+from lvsearch.sizing.bounds import Region, Unvisited, unvisited
 from lvsearch.sizing.evidence import Evidence, Record
-from lvsearch.sizing.regions import Region, Unvisited, unvisited
 from lvsearch.sizing.sizes import Size, SizePrior, as_size
 from lvsearch.sizing.univariate import require_prior
 

@@ -11,8 +11,7 @@ from scipy.sparse import csr_array
 
 from lvsearch.models import plain_arguments
 from lvsearch.texts.analyzer import Analyzer, Cut, Rule
-from lvsearch.texts.choosing import DroppedWords, Loss, chosen_terms, losses_of, spelling_of
-from lvsearch.texts.frequencies import Limits, WordFrequency
+from lvsearch.texts.choosing import DroppedWords, Limits, Loss, WordFrequency, chosen_terms, losses_of, spelling_of
 
 
 class CountedTexts(NamedTuple):

@@ -32,7 +32,7 @@ import jax
 
 from lvsearch.bridges.guards import error_in_words
 from lvsearch.inference.compiles import prepare_programs
-from lvsearch.inference.data.memory import Chunks, MemoryPlan
+from lvsearch.inference.engine.estimator import Chunks, MemoryPlan
 from lvsearch.inference.sharding import n_processors
 from lvsearch.interrupts import cancel_when, was_interrupted
 from lvsearch.searching.controller import Call, SearchSettings, SearchState, Task

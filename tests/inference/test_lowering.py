@@ -70,6 +70,7 @@ def test_faults_are_found():
 # ── what leads to them ──────────────────────────────────────────────────────────────────────────────────────────────
 
 SLOW = {
+    "inference.annealing.anchors": {"_average_particles"},
     "inference.annealing.between_sizes": {"_smaller_scores", "_split", "_switch"},
     "inference.annealing.density": {"_adapt_step_lengths"},
     "inference.annealing.particles": {
@@ -83,12 +84,11 @@ SLOW = {
     "inference.annealing.prefixes": {"_shrink"},
     "inference.annotation.estimator": {"collapsed_step"},
     "inference.block_models.chain": {"_completed"},
-    "inference.block_models.estimator": {"_average_sweeps", "_state_with_labels"},
+    "inference.block_models.estimator": {"_state_with_labels"},
     "inference.engine.describing": {"representing_value"},
     "inference.engine.estimate": {"point_of"},
     "inference.engine.meanfield_starts": {"blank_locals"},
     "inference.evidence.independent_normal": {"_coordinates_and_carriers"},
-    "inference.evidence.mixture_anchors": {"_average_labels"},
     "inference.evidence.simulation": {"_state_from_labels"},
     "inference.factorizations.anchored": {"_average_run"},
     "inference.features.linear_gaussian": {"_scores"},
@@ -99,7 +99,7 @@ SLOW = {
     "inference.mixtures.rows": {"increments", "pack_increments", "variants"},
     "inference.allocation_chains.run": {"advance", "end_warm_up"},
     "inference.sequences.kernel": {"_viterbi_states"},
-    "inference.topic_samplers.anchor": {"_averaged", "log_independent"},
+    "inference.topic_samplers.anchor": {"log_independent"},
     "inference.topic_samplers.size_gain": {"_merged", "_with_counts", "settle"},
     "models.checks.probe": {"global_statistics", "local_statistics", "per_copy", "prior_gradient", "unit_gradients"},
     "models.checks.sites": {"_gradient_and_mean"},

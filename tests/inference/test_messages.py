@@ -14,7 +14,7 @@ import lvsearch as lv
 from lvsearch.files.storage import CorruptFolderError
 from lvsearch.inference import several_processes
 from lvsearch.inference.annealing.dispatch import TwoSided
-from lvsearch.inference.data.memory import Chunks
+from lvsearch.inference.engine.estimator import Chunks
 from lvsearch.inference.several_processes import HEAD, MessageError, decode, encode
 
 PLAIN = [

@@ -16,7 +16,7 @@ import lvsearch as lv
 from lvsearch.command.cli import main
 from lvsearch.reading import blocks
 from lvsearch.reading.document_table import BlockKind, joined_kind
-from lvsearch.texts.frequencies import WordFrequencies, WordFrequency
+from lvsearch.texts.choosing import WordFrequencies, WordFrequency
 
 WORDS = ("apple", "pear", "plum", "iron", "größe", "zinc", "robin", "wren", "tin")
 N_DOCUMENTS = 41

@@ -28,7 +28,7 @@ from lvsearch.inference.evidence.simulation import (
     simulated_like,
     true_state,
 )
-from lvsearch.inference.topic_samplers import path_starts as topics
+from lvsearch.inference.topic_samplers import paths as topics
 from lvsearch.reports.report import write_report
 from lvsearch.results import repeated_searches
 from lvsearch.scrutiny.audit import Audit, AuditRow

@@ -20,7 +20,7 @@ from lvsearch.command import cli
 from lvsearch.inference.evidence import Effort
 from lvsearch.inference.topic_samplers import chain as topic_chain
 from lvsearch.inference.topic_samplers import size_gain
-from lvsearch.inference.topic_samplers.path_starts import log_word_likelihoods
+from lvsearch.inference.topic_samplers.paths import log_word_likelihoods
 from lvsearch.pictures.style import in_house_style
 from lvsearch.results import scoring
 from lvsearch.scrutiny import other_scores

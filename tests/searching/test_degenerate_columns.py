@@ -7,7 +7,7 @@ import pytest
 from tiers import in_tiers
 
 import lvsearch as lv
-from lvsearch.searching.degenerate_columns import columns_far_from_0, degenerate_columns
+from lvsearch.searching.evaluators import columns_far_from_0, degenerate_columns
 from lvsearch.sklearn.mixture_search import KINDS, low_rank
 
 NOISE = np.random.default_rng(0).standard_normal((32, 2))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import lvsearch as lv
-from lvsearch.inference.topic_samplers import path_starts, size_gain
+from lvsearch.inference.topic_samplers import paths
 from lvsearch.pictures.size_axis import SizeAxis
 from lvsearch.results.card import gain_in_words
 from lvsearch.sizing.gains import PooledGain
@@ -24,8 +24,7 @@ PLANTED = 3
 @pytest.fixture
 def gains_from_500_words_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sizes are compared by gains from 500 words on."""
-    for module in (size_gain, path_starts):
-        monkeypatch.setattr(module, "MOST_FROM_PRIOR", 500)
+    monkeypatch.setattr(paths, "MOST_FROM_PRIOR", 500)
 
 
 def corpus() -> lv.Corpus:

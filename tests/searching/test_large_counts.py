@@ -8,7 +8,7 @@ from jax.errors import JaxRuntimeError
 
 import lvsearch as lv
 from lvsearch.inference.annealing.particles import Profile
-from lvsearch.inference.data.memory import GIB, Chunks
+from lvsearch.inference.engine.estimator import GIB, Chunks
 from lvsearch.searching import evaluators
 
 LARGE = np.array([[10**7, 1], [1, 10**7], [10**7, 0]])

@@ -30,7 +30,7 @@ import lvsearch as lv
 from lvsearch.bridges import numpyro_models
 from lvsearch.command import cli
 from lvsearch.files.storage import MANIFEST
-from lvsearch.inference.data.memory import Chunks, MemoryPlan, Part
+from lvsearch.inference.engine.estimator import Chunks, MemoryPlan, Part
 from lvsearch.interrupts import NotWantedError, raise_if_cancelled
 from lvsearch.searching.controller import (
     Budget,

@@ -36,14 +36,13 @@ import lvsearch as lv
 from lvsearch.inference.annotation.estimator import AnnotationEstimator, AnnotationSettings, collapsed_sweep
 from lvsearch.inference.annotation.predictions import caption_distributions, collapsed_factors, region_distributions
 from lvsearch.inference.annotation.starts import cluster
-from lvsearch.inference.annotation.tiles import in_tiles
+from lvsearch.inference.annotation.tiles import blank_tile, in_tiles, tile_step
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.engine.describing import describe_units
 from lvsearch.inference.engine.estimate import beliefs_of, capacity_of, pad_axes
 from lvsearch.inference.engine.estimator import GenericEstimator
 from lvsearch.inference.engine.meanfield import batch_bound, cast, fit_locals, globals_bound, sweep_unit
 from lvsearch.inference.engine.meanfield_starts import blank_locals, scattered_start
-from lvsearch.inference.engine.tiled import blank_tile, tile_step
 from lvsearch.models import GMLDA, AnnotatedImage, CorrLDA, GMMixture, MultinomialComponents
 
 MODELS = (GMMixture, GMLDA, CorrLDA)

@@ -15,7 +15,7 @@ import pytest
 
 from lvsearch.inference.annealing.prefixes import grow, sequential, shrink
 from lvsearch.inference.evidence import CollapsedMixtureChain, HyperMixture, evidence_chain
-from lvsearch.inference.evidence.mixture_anchors import anchor_labels
+from lvsearch.inference.evidence.mixtures import anchor_labels
 from lvsearch.inference.full_covariances import FullCovarianceChain, HyperFullCovariances
 from lvsearch.inference.full_covariances.inverses import Inverses, add_square, direction, invert_all
 from lvsearch.models import FiniteMixture

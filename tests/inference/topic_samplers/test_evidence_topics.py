@@ -27,7 +27,7 @@ from lvsearch.inference.evidence import (
 from lvsearch.inference.topic_samplers import chain as topic_chain
 from lvsearch.inference.topic_samplers.anchor import documents_in_random_order, from_topics
 from lvsearch.inference.topic_samplers.collapsed import log_joint_of
-from lvsearch.inference.topic_samplers.path_starts import GROUPED_DRAWS
+from lvsearch.inference.topic_samplers.paths import GROUPED_DRAWS
 from lvsearch.inference.topic_samplers.topic_state import (
     MOST_IN_WIDE_GROUP,
     TopicState,

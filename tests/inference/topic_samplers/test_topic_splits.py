@@ -16,9 +16,9 @@ import lvsearch as lv
 from lvsearch.inference.annealing.between_sizes import Gain, gain_downwards, gain_upwards
 from lvsearch.inference.annealing.particles import draw_from_q
 from lvsearch.inference.engine.estimate import Estimate
-from lvsearch.inference.topic_samplers import path_starts, size_gain, splits
+from lvsearch.inference.topic_samplers import paths, size_gain, splits
 from lvsearch.inference.topic_samplers.chain import collapsed_topics
-from lvsearch.inference.topic_samplers.path_starts import draw_topics_of_tokens
+from lvsearch.inference.topic_samplers.paths import draw_topics_of_tokens
 from lvsearch.inference.topic_samplers.size_gain import settle, splits_between, with_alpha
 from lvsearch.inference.topic_samplers.splits import TopicSplits
 from lvsearch.inference.topic_samplers.topic_state import GivenFactors
@@ -241,7 +241,7 @@ def settle_one(chain):
 @pytest.mark.parametrize("at_once", [8, 1 << 22])
 def test_first_topics_of_tokens_are_drawn_by_the_responsibilities_of_a_fit(monkeypatch, at_once):
     """Weights are θ_dk φ_kw; slots without a token stay empty; a topic of probability 0 is never drawn."""
-    monkeypatch.setattr(path_starts, "MOST_WEIGHTS_AT_ONCE", at_once)
+    monkeypatch.setattr(paths, "MOST_WEIGHTS_AT_ONCE", at_once)
     proportions = np.array([[0.6, 0.3, 0.1, 0.0], [0.1, 0.1, 0.8, 0.0], [0.25, 0.5, 0.25, 0.0]])
     topics = np.array([[0.1, 0.2, 0.3, 0.4], [0.4, 0.3, 0.2, 0.1], [0.25, 0.25, 0.25, 0.25], [1.0, 0.0, 0.0, 0.0]])
     with np.errstate(divide="ignore"):

@@ -15,15 +15,14 @@ import lvsearch as lv
 from lvsearch.inference.data import mapped, streaming
 from lvsearch.inference.data.documents import documents
 from lvsearch.inference.data.mapped import CountFiles, files_of
-from lvsearch.inference.data.memory import Chunks
 from lvsearch.inference.data.packing import PackedDocuments, pack
 from lvsearch.inference.data.streaming import ScratchArray, StreamedDocuments, pack_streamed, streamed_layout
 from lvsearch.inference.engine.describing import bound_units, describe_units
 from lvsearch.inference.engine.estimate import Estimate
-from lvsearch.inference.engine.estimator import estimator
+from lvsearch.inference.engine.estimator import Chunks, estimator
 from lvsearch.inference.topics.describing import rough_proportions
 from lvsearch.inference.topics.estimator import TopicEstimator
-from lvsearch.inference.topics.memoized import streamed_plan
+from lvsearch.inference.topics.passes import streamed_plan
 from lvsearch.inference.topics.streaming import StreamedTopicEstimator
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.searching.evaluators import data_ceiling

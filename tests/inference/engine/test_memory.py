@@ -20,16 +20,25 @@ from toy_models import Point, PointMixture
 
 import lvsearch as lv
 from lvsearch import api
-from lvsearch.inference.data import memory, packing
+from lvsearch.inference.data import packing
 from lvsearch.inference.data.dataset import Batch, Dataset
 from lvsearch.inference.data.documents import documents
-from lvsearch.inference.data.memory import GIB, MIB, Chunks, MemoryPlan, Part, in_words, machine_chunks, out_of_memory
 from lvsearch.inference.data.packing import pack
 from lvsearch.inference.engine.estimate import Estimate
-from lvsearch.inference.engine.estimator import GenericEstimator
+from lvsearch.inference.engine.estimator import (
+    GIB,
+    MIB,
+    Chunks,
+    GenericEstimator,
+    MemoryPlan,
+    Part,
+    in_words,
+    machine_chunks,
+    out_of_memory,
+)
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.estimator import TopicEstimator
-from lvsearch.inference.topics.memoized import Layout, Packing, layout_within, topic_plan
+from lvsearch.inference.topics.passes import Layout, Packing, layout_within, topic_plan
 from lvsearch.searching.controller import SearchSettings
 from lvsearch.searching.evaluators import ModelEvaluator
 
@@ -177,7 +186,7 @@ def test_the_budget_of_this_machine(monkeypatch: pytest.MonkeyPatch):
     assert MIB < machine_chunks().budget_bytes < 2**50
     assert machine_chunks().halvings == 0
     device = SimpleNamespace(memory_stats=lambda: {"bytes_limit": 1000})
-    monkeypatch.setattr(memory.jax, "local_devices", lambda: [device])
+    monkeypatch.setattr(jax, "local_devices", lambda: [device])
     assert machine_chunks() == Chunks(800)
 
 
