@@ -25,7 +25,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from lvsearch.inference.features.marginal import patterns
+from lvsearch.inference.data.rows import column_patterns
 
 
 class FeatureParameters(NamedTuple):
@@ -96,7 +96,7 @@ class FeatureData(eqx.Module):
     @classmethod
     def of(cls, values: Float[np.ndarray, "row column"], observed: Bool[np.ndarray, "row column"]) -> "FeatureData":
         """Return the rows of a table. values: (row, column), anything where not observed. observed: (row, column)."""
-        distinct, pattern = patterns(observed)
+        distinct, pattern = column_patterns(observed)
         of_column = np.eye(distinct.shape[1])[pattern]
         return cls(np.where(observed, values, 0.0), observed.astype(np.float64), distinct.astype(np.float64), of_column)
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Int64
 
 from lvsearch.inference.data.dataset import Batch, Dataset, UnitBatches
 from lvsearch.models.units import GroupOfRows, Row
@@ -163,3 +163,15 @@ def rows_of_groups(data: Dataset) -> tuple[Row, Int[np.ndarray, " group"]]:
     order = np.argsort(owner, kind="stable")
     rows = Row(np.concatenate(values)[order], np.concatenate(observed)[order])
     return rows, np.bincount(owner, minlength=data.n_units)
+
+
+def column_patterns(observed: Bool[np.ndarray, "row column"]) -> tuple[np.ndarray, Int64[np.ndarray, " column"]]:
+    """Return the distinct columns of the mask, (row, pattern), and the number of each column's pattern, (column,).
+
+    Columns observed in the same rows share a pattern, and so the covariance of their loadings. With nothing missing
+    there is one pattern.
+    """
+    if observed.all():
+        return np.ones((len(observed), 1), bool), np.zeros(observed.shape[1], np.int64)
+    distinct, pattern = np.unique(observed, axis=1, return_inverse=True)
+    return distinct, pattern.reshape(-1).astype(np.int64)

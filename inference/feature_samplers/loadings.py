@@ -30,7 +30,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from lvsearch.inference.features.marginal import patterns, read_points
+from lvsearch.inference.data.rows import column_patterns
+from lvsearch.inference.features.marginal import read_points
 
 Numbers = list[float]
 LogOdds = Callable[[int, Numbers], float]
@@ -77,7 +78,7 @@ def read_cells(X: Any, observed: Any) -> Cells:
     values, mask = read_points(X, observed)
     if not len(values):
         raise ValueError("got X with no rows, expected at least one")
-    distinct, pattern = patterns(mask)
+    distinct, pattern = column_patterns(mask)
     return Cells(values, mask, distinct, pattern)
 
 

@@ -29,6 +29,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
+from lvsearch.inference.data.rows import column_patterns
 from lvsearch.inference.features.contract import (
     CandidateBits,
     CandidateScores,
@@ -37,7 +38,7 @@ from lvsearch.inference.features.contract import (
     NodeBits,
     NodeRows,
 )
-from lvsearch.inference.features.marginal import check_positive, patterns, posterior_loadings, read_points
+from lvsearch.inference.features.marginal import check_positive, posterior_loadings, read_points
 from lvsearch.models.kernels import kernel
 
 
@@ -180,7 +181,7 @@ class LinearGaussian:
             size = np.sum(points**2) / self.sigma_x**2
         if not size < 1e200:
             raise ValueError(f"got Σ x²/σ_x² = {size:.3g}; expected less than 1e200: rescale X or sigma_x")
-        distinct, pattern = patterns(mask)
+        distinct, pattern = column_patterns(mask)
         order = np.argsort(pattern, kind="stable")
         starts = np.searchsorted(pattern[order], np.arange(distinct.shape[1]))
         return BoundLinearGaussian(self, points, mask, distinct, pattern, order, starts)

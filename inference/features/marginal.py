@@ -13,22 +13,10 @@ With Z_d the rows in which column d is observed, n_d of them, and M_d = Z_dᵀ Z
 """
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float64
 
+from lvsearch.inference.data.rows import column_patterns
 from lvsearch.models.plain_arguments import numbers, real_number
-
-
-def patterns(observed: Bool[np.ndarray, "row column"]) -> tuple[np.ndarray, Int64[np.ndarray, " column"]]:
-    """Return the distinct columns of the mask, (row, pattern), and the number of each column's pattern, (column,).
-
-    Columns observed in the same rows share a pattern, and so the covariance of their loadings. With nothing missing
-    there is one pattern.
-    """
-    if observed.all():
-        return np.ones((len(observed), 1), bool), np.zeros(observed.shape[1], np.int64)
-    distinct, pattern = np.unique(observed, axis=1, return_inverse=True)
-    return distinct, pattern.reshape(-1).astype(np.int64)
-
 
 MOST_SCALE = 1e100
 """The largest scale of noise and loadings; its inverse is the smallest. Their squares are then finite numbers."""
@@ -94,7 +82,7 @@ def log_marginal(X, Z, sigma_x: float, sigma_a: float, observed=None) -> float:
     points, mask, features = _read(X, Z, observed)
     sigma_x, sigma_a = check_positive("sigma_x", sigma_x), check_positive("sigma_a", sigma_a)
     total = 0.0
-    distinct, pattern = patterns(mask)
+    distinct, pattern = column_patterns(mask)
     n_features = features.shape[1]
     for which in range(distinct.shape[1]):
         seen = distinct[:, which]
@@ -124,7 +112,7 @@ def posterior_loadings(
     sigma_x, sigma_a = check_positive("sigma_x", sigma_x), check_positive("sigma_a", sigma_a)
     n_features, n_columns = features.shape[1], points.shape[1]
     mean, covariance = np.zeros((n_features, n_columns)), np.zeros((n_columns, n_features, n_features))
-    distinct, pattern = patterns(mask)
+    distinct, pattern = column_patterns(mask)
     for which in range(distinct.shape[1]):
         columns = pattern == which
         z = features[distinct[:, which]]
