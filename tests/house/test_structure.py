@@ -154,15 +154,36 @@ def room_of(name: str) -> str:
     return ".".join(parts[: 3 if parts[1] == "inference" else 2])
 
 
+def imported_rooms() -> dict[str, set[str]]:
+    """Which other rooms each room imports."""
+    rooms: dict[str, set[str]] = {}
+    for name, imported in imports().items():
+        rooms.setdefault(room_of(name), set()).update({room_of(other) for other in imported} - {room_of(name)})
+    return rooms
+
+
 @pytest.mark.smoke
 def test_no_file_and_no_room_imports_itself_through_others():
     """TopologicalSorter raises CycleError, which names the circle."""
     files = imports()
     tuple(TopologicalSorter({name: found & files.keys() for name, found in files.items()}).static_order())
-    rooms: dict[str, set[str]] = {}
-    for name, imported in files.items():
-        rooms.setdefault(room_of(name), set()).update({room_of(other) for other in imported} - {room_of(name)})
-    tuple(TopologicalSorter(rooms).static_order())
+    tuple(TopologicalSorter(imported_rooms()).static_order())
+
+
+def test_the_page_for_developers_lists_every_room_above_what_it_imports():
+    page = (ROOT / "docs" / "developers.md").read_text()
+    for top in ("lvsearch", "lvsearch.inference"):
+        table = page.partition(f"| room of `{top.removeprefix('lvsearch.')}/`")[2].partition("\n\n")[0]
+        row_of = {
+            f"{top}.{room}": number
+            for number, row in enumerate(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))
+            for room in re.findall(r"`(\w+)/`", row)
+        }
+        folders = {path.name for path in ROOMS[top.rpartition(".")[2]].iterdir() if (path / "__init__.py").exists()}
+        assert {room.rpartition(".")[2] for room in row_of} == folders - {"models", "inference"}
+        for room, imported in imported_rooms().items():
+            for other in imported & row_of.keys():
+                assert room not in row_of or row_of[room] < row_of[other], f"{room} imports {other}"
 
 
 @pytest.mark.smoke
