@@ -182,7 +182,7 @@ class CollapsedMixtureChain(ParticleArrays):
         prior: λ, the natural parameters of a component without rows, (statistic,), or (particle, statistic) if every
             particle has its own.
         """
-        state = self.state_from_labels(state.labels, prior)  # summed anew, so that rounding does not add up over sweeps
+        state = self.summed_anew(state, prior)
         uniforms = jax.random.uniform(key, state.labels.shape, state.counts.dtype)
         order = jnp.argsort(self._as_float(self.weight) == 0, stable=True)
         n_real = (self._as_float(self.weight) > 0).sum()
@@ -557,15 +557,24 @@ class CollapsedMixtureChain(ParticleArrays):
         chosen = chosen.reshape(len(labels), self.capacity, self.names.n_variants, -1)
 
         chosen = chosen.astype(jnp.result_type(float))
-        sums = self._summed(chosen)
         counts = jnp.einsum("nkvp,n->kp", chosen, self._as_float(self.weight))
-        return CollapsedState(labels, counts, self.beside_components(prior) + sums)
+        return CollapsedState(labels, counts, self._summed(chosen, prior))
 
-    def _summed(
-        self, chosen: Float[Array, "row component variant particle"]
-    ) -> Float[Array, "statistic component particle"]:
-        """Return the sums of the rows' statistics by component. chosen: 1 for the component and variant of a row."""
-        return jnp.einsum("nkvp,nvs->skp", chosen, self._as_float(self.increments))
+    def summed_anew(self, state: CollapsedState, prior: Any = None) -> CollapsedState:
+        """Return the state with its sums computed anew from the rows, so that rounding does not add up over sweeps.
+
+        prior: λ, as in `state_from_labels`.
+        """
+        return self.state_from_labels(state.labels, prior)
+
+    def _summed(self, chosen: Float[Array, "row component variant particle"], prior: Any) -> Any:
+        """Return λ + S_k, what a state keeps of each component in `natural`, (statistic, component, particle).
+
+        chosen: 1 for the component and variant of a row.
+        prior: λ, (statistic,) or (particle, statistic).
+        """
+        sums = jnp.einsum("nkvp,nvs->skp", chosen, self._as_float(self.increments))
+        return self.beside_components(prior) + sums
 
     def normalisers(self, natural: Float[Array, "statistic component particle"]) -> Float[Array, "component particle"]:
         """Return the log-normaliser A of each component of each particle, (component, particle), in nats.
@@ -606,6 +615,50 @@ class CollapsedMixtureChain(ParticleArrays):
     def _concentration(self) -> Array:
         """Return the concentration of the weights in the floating type of the session, ()."""
         return jnp.asarray(self.concentration, jnp.result_type(float))
+
+
+class JointNormaliserChain(CollapsedMixtureChain):
+    """A chain over labels whose components have one log-normaliser A together, (1, particle), where others have one for
+    each component.
+
+    Its rows have one variant. A row is taken out, scored and put back, each by a method of its own.
+    """
+
+    def redraw_row(
+        self,
+        state: CollapsedState,
+        normaliser: Float[Array, "one particle"],
+        row: Int[Array, ""],
+        choose: Choose,
+        prior: Any,
+    ) -> tuple[CollapsedState, Float[Array, "one particle"]]:
+        """Take one row out of its component, let `choose` choose its label, and put it there.
+
+        state: the labels and sums of all particles.
+        normaliser: A, the log-normaliser of all components with the row at its old label, (1, particle), nats.
+        row: the number of the row.
+        choose: (the state without the row, the row's scores) -> the row's new labels, (particle,).
+        prior: λ, the natural parameters of a component without rows, (statistic,) or (particle, statistic).
+
+        Returns: (the new state, A with the row at its new label).
+        """
+        left = self.remove_row(state, row, prior)
+        joining = self.score_row(left, row, normaliser)
+        label = choose(left, joining.scores)
+        before, after = (
+            jnp.take_along_axis(joining.scores.of_row, each[None], axis=0) for each in (state.labels[row], label)
+        )
+        return self.add_row(left, row, label, joining.natural), normaliser + after - before
+
+    def _normaliser_with(
+        self, normaliser: Float[Array, "one particle"], joining: Joining, label: Int[Array, " particle"]
+    ) -> Float[Array, "one particle"]:
+        """Return A, the log-normaliser of all components, after a row joined one of them, (1, particle), nats.
+
+        normaliser: without the row. joining: the row's scores. label: the row's labels; −1 where it joins none.
+        """
+        joins = self._component_numbers == label
+        return normaliser + jnp.where(joins, joining.scores.of_row, 0.0).sum(0, keepdims=True)
 
 
 def _equal_in_all_columns(component: Component, increments: Any) -> list[bool]:
