@@ -135,7 +135,18 @@ class Joining(NamedTuple):
     normaliser: Float[Array, "label particle"]
 
 
-class RowLabelsChain(ParticleArrays):
+class RowLabelFields:
+    """What every chain over the labels of rows has as fields, in an order of its own (`RowLabelsChain`)."""
+
+    component: Component
+    concentration: HyperparameterArray
+    size: Int[Array | np.ndarray, ""]
+    weight: Float[Array | np.ndarray, " row"]
+    anchor: Float[Array | np.ndarray, "row label"] | None
+    capacity: int
+
+
+class RowLabelsChain(RowLabelFields, ParticleArrays):
     """Base class of annealing chains over the labels of a mixture's rows: their first draws, their prior, and renaming.
 
     Arrays have room for `capacity` components, of which the first `size` exist. The path begins at q, which is the
@@ -149,13 +160,6 @@ class RowLabelsChain(ParticleArrays):
     | `weight` | 0 for rows of padding, else 1 | (row,) |
     | `anchor` | log r, log q of each row's label, nats; None for the path from the prior | (row, label) |
     """
-
-    component: eqx.AbstractVar[Component]
-    concentration: eqx.AbstractVar[HyperparameterArray]
-    size: eqx.AbstractVar[Int[Array | np.ndarray, ""]]
-    weight: eqx.AbstractVar[Float[Array | np.ndarray, " row"]]
-    anchor: eqx.AbstractVar[Float[Array | np.ndarray, "row label"] | None]
-    capacity: eqx.AbstractVar[int]
 
     @property
     def elements(self) -> int:
