@@ -55,7 +55,7 @@ from lvsearch.inference.evidence.simulation import (
     true_path_state,
     true_topic_state,
 )
-from lvsearch.inference.evidence.unigram_mixtures import UnigramMixtureChain, unigrams_in_turn
+from lvsearch.inference.evidence.unigram_mixtures import UnigramMixtureChain
 from lvsearch.inference.factor_analyzers.chain import FactorAnalyzerChain
 from lvsearch.inference.factor_analyzers.row_by_row import (
     anchor_of_factor_analyzers,
@@ -232,7 +232,7 @@ BUILT_IN_KITS: dict[type, ChainKit] = {
         StatesKit(hyper_topic_recorder, reader_of_hyper_topics, true_hyper_topic_state),
     ),
     UnigramMixtureChain: ChainKit(
-        PLAIN._replace(sequential=unigrams_in_turn, along_data=along_data_alone),
+        PLAIN._replace(sequential=rows_in_turn, along_data=along_data_alone),
         StatesKit(unigram_mixture_recorder, reader_of_unigram_mixtures, true_document_labels),
     ),
 }

@@ -30,29 +30,27 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import gammaln
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from lvsearch.inference.annealing.anchors import LABELS_RUN, mix_with_even, settle_best_particles
 from lvsearch.inference.annealing.draws import choose_in_proportion
-from lvsearch.inference.annealing.particle_arrays import ParticleArrays
 from lvsearch.inference.chains import Anchor
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.data.statistic_layout import StatisticLayout
 from lvsearch.inference.engine.estimate import check_size
-from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining, RowScores, VariantLabels
+from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining, RowLabelsChain, RowScores
 from lvsearch.inference.mixtures.rows import coordinates_and_carriers, variants
 from lvsearch.models.components import Component
 from lvsearch.models.components.arguments import refuse_partial_rows
-from lvsearch.models.contract import HyperparameterArray, first
+from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.finite_mixture import FiniteMixture
 
 Choose = Callable[[CollapsedState, RowScores], Int[Array, " particle"]]
 """A function that chooses a row's label: (the state without the row, the row's scores) -> labels, (particle,)."""
 
 
-class CollapsedMixtureChain(ParticleArrays):
+class CollapsedMixtureChain(RowLabelsChain):
     """The annealing chain over the labels of a `FiniteMixture`, made by `from_data`. The first `size` of `capacity`
     components exist.
 
@@ -129,11 +127,6 @@ class CollapsedMixtureChain(ParticleArrays):
             )
 
     @property
-    def elements(self) -> int:
-        """The number of rows, padding included: each has its label drawn in a sweep."""
-        return len(self.weight)
-
-    @property
     def components_share(self) -> bool:
         """Whether components have parameters in common, so that a row's move changes the scores of all: False."""
         return False
@@ -141,26 +134,6 @@ class CollapsedMixtureChain(ParticleArrays):
     def init(self, key: Key[Array, ""], particles: int) -> CollapsedState:
         """Return the first state, with the labels of `particles` particles drawn from q."""
         return self.state_from_labels(self.draw_labels(key, particles))
-
-    def draw_labels(self, key: Key[Array, ""], particles: int) -> Int[Array, "row particle"]:
-        """Draw labels from q, (row, particle): from the prior, or around a labelling on the second path.
-
-        From the prior, weights are drawn first, then labels given the weights.
-
-        particles: the number of particles.
-        """
-        if self.anchor is not None:
-            log_q = self._as_float(self.anchor)[:, None]
-            return jax.random.categorical(key, log_q, shape=(len(self.weight), particles)).astype(jnp.int32)
-        key_weights, key_labels = jax.random.split(key)
-        exists, a = self.exists(), self._concentration()
-        log_gamma = jax.random.loggamma(key_weights, a, (self.capacity, particles), dtype=a.dtype)
-        log_weights = jnp.where(exists, log_gamma, -jnp.inf)
-        shape = len(self.weight), particles
-        labels = jax.random.categorical(key_labels, log_weights, axis=0, shape=shape).astype(jnp.int32)
-        log_variants = self._as_float(self.component.log_variants)
-        drawn = jax.random.categorical(jax.random.fold_in(key_labels, 0), log_variants, shape=shape)
-        return self.names.combine(labels, drawn.astype(jnp.int32))
 
     def step(
         self, key: Key[Array, ""], state: CollapsedState, temperature: Float[Array, ""], *, backward: bool
@@ -184,7 +157,7 @@ class CollapsedMixtureChain(ParticleArrays):
         prior: λ, the natural parameters of a component without rows, (statistic,), or (particle, statistic) if every
             particle has its own.
         """
-        state = self.state_from_labels(state.labels, prior)  # summed anew, so that rounding does not add up over sweeps
+        state = self.summed_anew(state, prior)
         uniforms = jax.random.uniform(key, state.labels.shape, state.counts.dtype)
         order = jnp.argsort(self._as_float(self.weight) == 0, stable=True)
         n_real = (self._as_float(self.weight) > 0).sum()
@@ -414,12 +387,6 @@ class CollapsedMixtureChain(ParticleArrays):
         """Return λ, the chain's own natural parameters of a component without rows, in the session's float type."""
         return jax.tree.map(self._as_float, self.prior)
 
-    def total_concentration(self) -> Float[Array, ""]:
-        """Return K a, the number of components times their concentration: the total of the Dirichlet's parameters,
-        ().
-        """
-        return jnp.asarray(self.size) * self._concentration()
-
     # ── densities and labels ────────────────────────────────────────────────────────────────────────────────────────
 
     def log_ratio(self, state: CollapsedState) -> Float[Array, " particle"]:
@@ -462,11 +429,8 @@ class CollapsedMixtureChain(ParticleArrays):
 
     def log_labels(self, state: CollapsedState) -> Float[Array, " particle"]:
         """Return log p(labels) of each particle, (particle,), in nats, with weights integrated out."""
-        a, total = self._concentration(), self.total_concentration()
-        each = jnp.where(self.exists(), gammaln(state.counts + a) - gammaln(a), 0.0).sum(0)
-        of_components = each + gammaln(total) - gammaln(total + self._as_float(self.weight).sum())
         drawn = self._as_float(self.component.log_variants)[self.names.variants(state.labels)]
-        return of_components + (self._as_float(self.weight)[:, None] * drawn).sum(0)
+        return self.log_components(state.counts) + (self._as_float(self.weight)[:, None] * drawn).sum(0)
 
     def log_labels_ratio(self, state: CollapsedState) -> Float[Array, " particle"]:
         """Return log p(labels) − log q(labels), (particle,), in nats, which is 0 on the path from the prior."""
@@ -481,25 +445,6 @@ class CollapsedMixtureChain(ParticleArrays):
         """
         return self.log_rows(state) + self.log_labels(state)
 
-    def label_scores(self, state: CollapsedState) -> Float[Array, "particle component component"] | None:
-        """Return scores S in nats, (particle, component, component), from which relabellings of the components are
-        drawn.
-
-        S[k, l] = Σ log r_n[k] over the rows n of component l, so that the weight f of a relabelling is q itself. The
-        result is None on the path from the prior, since the prior does not change under relabelling.
-        """
-        if self.anchor is None:
-            return None
-        members = (state.labels[:, :, None] == jnp.arange(self.names.number)) * self._as_float(self.weight)[
-            :, None, None
-        ]
-        exists = self.exists()[:, 0]
-        log_r = jnp.where(self.names.exist(self.size)[:, 0], self._as_float(self.anchor), 0.0)
-        log_r, members = (each.reshape(*each.shape[:-1], -1, self.names.n_variants) for each in (log_r, members))
-        scores = jnp.einsum("nkv,nplv->pkl", log_r, members)
-        both = exists[:, None] & exists
-        return jnp.where(both, scores, jnp.where(jnp.eye(self.capacity, dtype=bool), 0.0, -jnp.inf))
-
     def relabel(self, state: CollapsedState, order: Int[Array, "particle component"]) -> CollapsedState:
         """Return each state with its component l called order[l]; on the path from the prior, the state as it is.
 
@@ -507,18 +452,6 @@ class CollapsedMixtureChain(ParticleArrays):
         """
         labels = self.relabelled(state.labels, order)
         return state if labels is None else self.state_from_labels(labels)
-
-    def relabelled(
-        self, labels: Int[Array, "row particle"], order: Int[Array, "particle component"]
-    ) -> Int[Array, "row particle"] | None:
-        """Return the labels after components are renamed, (row, particle), or None on the path from the prior.
-
-        order: the new number of each component, (particle, component).
-        """
-        if self.anchor is None:
-            return None
-        named = jnp.take_along_axis(order.T, self.names.components(labels), axis=0)
-        return self.names.combine(named, self.names.variants(labels))
 
     def with_rows(
         self, coordinates: Float[Array, "row dim particle"], has_cells: Float[Array, " row"]
@@ -539,13 +472,6 @@ class CollapsedMixtureChain(ParticleArrays):
         """
         raise TypeError(f"got {type(self.component).__name__}, expected components whose missing cells are latent")
 
-    def around_labelling(self, anchor: Float[np.ndarray, "row component"]) -> "CollapsedMixtureChain":
-        """Return the chain on the second path, from a q around one labelling.
-
-        anchor: log q of each row's label, (row, label), nats.
-        """
-        return eqx.tree_at(lambda c: c.anchor, self, anchor, is_leaf=lambda leaf: leaf is None)
-
     def state_from_labels(self, labels: Int[Array, "row particle"], prior: Any = None) -> CollapsedState:
         """Return the state with these labels, its sums computed from the rows.
 
@@ -559,15 +485,24 @@ class CollapsedMixtureChain(ParticleArrays):
         chosen = chosen.reshape(len(labels), self.capacity, self.names.n_variants, -1)
 
         chosen = chosen.astype(jnp.result_type(float))
-        sums = self._summed(chosen)
         counts = jnp.einsum("nkvp,n->kp", chosen, self._as_float(self.weight))
-        return CollapsedState(labels, counts, self.beside_components(prior) + sums)
+        return CollapsedState(labels, counts, self._summed(chosen, prior))
 
-    def _summed(
-        self, chosen: Float[Array, "row component variant particle"]
-    ) -> Float[Array, "statistic component particle"]:
-        """Return the sums of the rows' statistics by component. chosen: 1 for the component and variant of a row."""
-        return jnp.einsum("nkvp,nvs->skp", chosen, self._as_float(self.increments))
+    def summed_anew(self, state: CollapsedState, prior: Any = None) -> CollapsedState:
+        """Return the state with its sums computed anew from the rows, so that rounding does not add up over sweeps.
+
+        prior: λ, as in `state_from_labels`.
+        """
+        return self.state_from_labels(state.labels, prior)
+
+    def _summed(self, chosen: Float[Array, "row component variant particle"], prior: Any) -> Any:
+        """Return λ + S_k, what a state keeps of each component in `natural`, (statistic, component, particle).
+
+        chosen: 1 for the component and variant of a row.
+        prior: λ, (statistic,) or (particle, statistic).
+        """
+        sums = jnp.einsum("nkvp,nvs->skp", chosen, self._as_float(self.increments))
+        return self.beside_components(prior) + sums
 
     def normalisers(self, natural: Float[Array, "statistic component particle"]) -> Float[Array, "component particle"]:
         """Return the log-normaliser A of each component of each particle, (component, particle), in nats.
@@ -592,22 +527,53 @@ class CollapsedMixtureChain(ParticleArrays):
         return jnp.moveaxis(each.reshape(*natural.shape[1:], -1), -1, 0)
 
     @property
-    def names(self) -> VariantLabels:
-        """The numbering of labels by component and variant."""
-        return VariantLabels(self.capacity, self.component.n_variants)
-
-    @property
     def _component_numbers(self) -> Int[Array, "component one"]:
         """The numbers of the components, (component, 1), in the integer type of the labels."""
         return jnp.arange(self.capacity, dtype=jnp.int32)[:, None]
 
-    def exists(self) -> Array:
-        """Return True for the components that exist, (component, 1)."""
-        return first(jnp.asarray(self.size), self.capacity)[:, None]
 
-    def _concentration(self) -> Array:
-        """Return the concentration of the weights in the floating type of the session, ()."""
-        return jnp.asarray(self.concentration, jnp.result_type(float))
+class JointNormaliserChain(CollapsedMixtureChain):
+    """A chain over labels whose components have one log-normaliser A together, (1, particle), where others have one for
+    each component.
+
+    Its rows have one variant. A row is taken out, scored and put back, each by a method of its own.
+    """
+
+    def redraw_row(
+        self,
+        state: CollapsedState,
+        normaliser: Float[Array, "one particle"],
+        row: Int[Array, ""],
+        choose: Choose,
+        prior: Any,
+    ) -> tuple[CollapsedState, Float[Array, "one particle"]]:
+        """Take one row out of its component, let `choose` choose its label, and put it there.
+
+        state: the labels and sums of all particles.
+        normaliser: A, the log-normaliser of all components with the row at its old label, (1, particle), nats.
+        row: the number of the row.
+        choose: (the state without the row, the row's scores) -> the row's new labels, (particle,).
+        prior: λ, the natural parameters of a component without rows, (statistic,) or (particle, statistic).
+
+        Returns: (the new state, A with the row at its new label).
+        """
+        left = self.remove_row(state, row, prior)
+        joining = self.score_row(left, row, normaliser)
+        label = choose(left, joining.scores)
+        before, after = (
+            jnp.take_along_axis(joining.scores.of_row, each[None], axis=0) for each in (state.labels[row], label)
+        )
+        return self.add_row(left, row, label, joining.natural), normaliser + after - before
+
+    def _normaliser_with(
+        self, normaliser: Float[Array, "one particle"], joining: Joining, label: Int[Array, " particle"]
+    ) -> Float[Array, "one particle"]:
+        """Return A, the log-normaliser of all components, after a row joined one of them, (1, particle), nats.
+
+        normaliser: without the row. joining: the row's scores. label: the row's labels; −1 where it joins none.
+        """
+        joins = self._component_numbers == label
+        return normaliser + jnp.where(joins, joining.scores.of_row, 0.0).sum(0, keepdims=True)
 
 
 def _equal_in_all_columns(component: Component, increments: Any) -> list[bool]:

@@ -21,7 +21,7 @@ from lvsearch.inference.evidence.independent_normal import IndependentNormalChai
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, HyperMixtureState
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.inference.evidence.poisson_factorization import FactorState, PoissonFactorizationChain
-from lvsearch.inference.evidence.unigram_mixtures import DocumentLabels, UnigramMixtureChain
+from lvsearch.inference.evidence.unigram_mixtures import UnigramMixtureChain
 from lvsearch.inference.sampling.parameters import (
     STEPS,
     LabelReader,
@@ -198,12 +198,12 @@ class UnigramMixtureRecorder(Recorder):
 
     order: Int[np.ndarray, " units"] | None
 
-    def values(self, chain: UnigramMixtureChain, state: DocumentLabels) -> tuple[Array, ...]:
+    def values(self, chain: UnigramMixtureChain, state: CollapsedState) -> tuple[Array, ...]:
         """Return (occupied (particle,), documents (particle, topic), tokens (particle, topic), topic (particle, unit)).
 
         The last is there on request only.
         """
-        documents, tokens = (jnp.round(each).astype(jnp.int32).T for each in (state.documents, state.tokens))
+        documents, tokens = (jnp.round(each).astype(jnp.int32).T for each in (state.counts, state.natural.tokens))
         each = () if self.order is None else (state.labels[self.order].T,)
         return (_number_used(documents), documents, tokens, *each)
 

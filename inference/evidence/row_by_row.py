@@ -70,10 +70,7 @@ class RowByRow(InTurn):
 
         backward: the last row first.
         """
-        # summed anew, so that rounding does not add up over sweeps
-        return self.revisit_under(
-            key, self.chain.state_from_labels(state.labels), units, backward, self.chain.own_prior()
-        )
+        return self.revisit_under(key, self.chain.summed_anew(state), units, backward, self.chain.own_prior())
 
     def remove_under(
         self, state: CollapsedState, unit: Int[Array, ""], prior: Any

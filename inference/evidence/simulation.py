@@ -41,7 +41,7 @@ from lvsearch.inference.evidence.independent_normal import IndependentNormalChai
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture, HyperMixtureState
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, CollapsedState
 from lvsearch.inference.evidence.poisson_factorization import FactorState, PoissonFactorizationChain
-from lvsearch.inference.evidence.unigram_mixtures import DocumentLabels, UnigramMixtureChain
+from lvsearch.inference.evidence.unigram_mixtures import UnigramMixtureChain
 from lvsearch.inference.factorizations.anchored import AnchoredFactorization, NearState
 from lvsearch.inference.kits import chain_kit
 from lvsearch.inference.topic_samplers.chain import CollapsedTopics
@@ -305,7 +305,7 @@ def true_hyper_mixture_state(chain: HyperMixture, simulated: Simulated, particle
     return _state_from_labels(chain, _true_labels(simulated, particles), {name: copies(name) for name in chain.courses})
 
 
-def true_document_labels(chain: UnigramMixtureChain, simulated: Simulated, particles: int) -> DocumentLabels:
+def true_document_labels(chain: UnigramMixtureChain, simulated: Simulated, particles: int) -> CollapsedState:
     """Return a state of a mixture of unigrams with the true topic of every document.
 
     Weights and topics are integrated out, so their true values are not used.

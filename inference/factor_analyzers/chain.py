@@ -44,11 +44,10 @@ from lvsearch.inference.annealing.hyperparameters import (
     log_ratio_of_hyper,
     move_log_hyper,
 )
-from lvsearch.inference.annealing.particle_arrays import ParticleArrays
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.estimate import check_size
-from lvsearch.inference.evidence.variant_labels import VariantLabels
+from lvsearch.inference.evidence.variant_labels import RowLabelsChain
 from lvsearch.inference.factor_analyzers import regressions
 from lvsearch.inference.factor_analyzers.regressions import (
     Candidates,
@@ -61,8 +60,7 @@ from lvsearch.inference.factor_analyzers.regressions import (
 )
 from lvsearch.inference.mixtures.rows import coordinates_and_carriers
 from lvsearch.models.components import FactorAnalyzerComponents
-from lvsearch.models.contract import HyperparameterArray, first
-from lvsearch.models.exponential.digamma import log_gamma_positive
+from lvsearch.models.contract import HyperparameterArray
 from lvsearch.models.exponential.scalars import LOG_2PI
 from lvsearch.models.factor_analyzers import FactorAnalyzerMixture
 
@@ -75,7 +73,7 @@ Temperature = Float[Array, ""] | float
 """The temperature t of an annealing path, or the share of every row that counts; between 0 and 1."""
 
 
-class FactorAnalyzerChain(ParticleArrays):
+class FactorAnalyzerChain(RowLabelsChain):
     """The annealing chain of a `FactorAnalyzerMixture` at one size: it draws labels and scores of rows.
 
     Arrays have room for `capacity` components. The first `size` of them exist.
@@ -137,32 +135,18 @@ class FactorAnalyzerChain(ParticleArrays):
         )
         return cls.from_data(model, data, size, capacity)
 
-    @property
-    def elements(self) -> int:
-        """The number of rows, padding included: a measure of the work of one sweep of one particle."""
-        return len(self.weight)
-
-    @property
-    def names(self) -> VariantLabels:
-        """The numbering of labels, in which a label is the number of the component itself."""
-        return VariantLabels(self.capacity, 1)
-
     def init(self, key: Key[Array, ""], particles: int) -> ScoredLabels:
         """Draw `particles` states from the distribution at the annealing path's start (t = 0).
 
         On the path from the prior, weights are drawn first, then labels given the weights. On the path around one
         labelling, each label comes from its probabilities in `anchor`. Scores are standard normal on both.
         """
-        key_weights, key_labels, key_scores, key_hyper = jax.random.split(key, 4)
-        shape = len(self.weight), particles
-        if self.anchor is None:
-            a = jnp.broadcast_to(self._as_float(self.concentration), (self.capacity, particles))
-            log_weights = jnp.where(self.exists()[:, None], log_gamma_draws(key_weights, a), -jnp.inf)
-            labels = jax.random.categorical(key_labels, log_weights, axis=0, shape=shape)
-        else:
-            labels = jax.random.categorical(key_labels, self._as_float(self.anchor)[:, None], shape=shape)
-        scores = jax.random.normal(key_scores, (shape[0], self.component.n_factors, particles), jnp.result_type(float))
-        return self.state_of(labels.astype(jnp.int32), scores, self.draw_hyperparameters(key_hyper, particles))
+        key_labels, key_scores, key_hyper = jax.random.split(key, 4)[1:]  # the numbers of an earlier version
+        labels = self.draw_labels(key_labels, particles)
+        scores = jax.random.normal(
+            key_scores, (self.elements, self.component.n_factors, particles), jnp.result_type(float)
+        )
+        return self.state_of(labels, scores, self.draw_hyperparameters(key_hyper, particles))
 
     def step(
         self, key: Key[Array, ""], state: ScoredLabels, temperature: Float[Array, ""], *, backward: bool
@@ -251,8 +235,8 @@ class FactorAnalyzerChain(ParticleArrays):
         """
         y, known = self._as_float(self.coordinates)[row], self._as_float(self.known)[row]
         found = regressions.posterior_regressions(state.sums, self.prior(state.log_hyper, state.labels.shape[1]))
-        log_label = jnp.log(state.counts + self._as_float(self.concentration))
-        return draw_candidates(key, found, (y, known), log_label, self.exists(), current)
+        log_label = jnp.log(state.counts + self._concentration())
+        return draw_candidates(key, found, (y, known), log_label, self.exists()[:, 0], current)
 
     def choose(
         self, candidates: Candidates, uniform: Float[Array, " particle"]
@@ -369,8 +353,8 @@ class FactorAnalyzerChain(ParticleArrays):
         row_laws = regressions.rows_given_parameters(weight, log_precision, self._as_float(self.coordinates), share)
         log_each = log_weights + row_laws.log_row
         if self.anchor is not None:
-            log_each = log_each + (1 - temperature) * self._log_r()[..., None]
-        log_each = jnp.where(self.exists()[:, None], log_each, -jnp.inf)
+            log_each = log_each + (1 - temperature) * self.log_anchor()[..., None]
+        log_each = jnp.where(self.exists(), log_each, -jnp.inf)
         labels = jax.random.categorical(key_labels, log_each, axis=1).astype(jnp.int32)
         noise = jax.random.normal(key_scores, state.scores.shape, state.scores.dtype)
 
@@ -397,7 +381,7 @@ class FactorAnalyzerChain(ParticleArrays):
         """
         key_weights, key_precision, key_weight = jax.random.split(key, 3)
         part = 1.0 if self.anchor is None else temperature  # from the prior, labels count all the way
-        log_weights = log_gamma_draws(key_weights, part * state.counts + self._as_float(self.concentration))
+        log_weights = log_gamma_draws(key_weights, part * state.counts + self._concentration())
         return part * log_weights, *regressions.draw_parameters(key_precision, key_weight, found)
 
     # ── densities ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -427,12 +411,12 @@ class FactorAnalyzerChain(ParticleArrays):
             (particle,), nats.
             """
             of_rows = regressions.log_gains(regressions.scale_sums(state.sums, share), prior).sum(0)
-            return of_rows if self.anchor is None else of_rows + self._log_labels(state, share)
+            return of_rows if self.anchor is None else of_rows + self.log_components(state.counts, share)
 
         gain = height(after) - height(before) + (after - before) * self._as_float(self.carriers).sum()
         if self.anchor is None:
             return gain
-        of_anchor = self._as_float(self.weight) @ jnp.take_along_axis(self._log_r(), state.labels, axis=1)
+        of_anchor = self._as_float(self.weight) @ jnp.take_along_axis(self.log_anchor(), state.labels, axis=1)
         return gain + (after - before) * (self.log_hyper_ratio(state.log_hyper) - of_anchor)
 
     def log_ratio(self, state: ScoredLabels) -> Float[Array, " particle"]:
@@ -449,49 +433,13 @@ class FactorAnalyzerChain(ParticleArrays):
         of_rows = regressions.log_gains(state.sums, self.prior(state.log_hyper, state.labels.shape[1])).sum(0)
         of_scores = self._as_float(self.weight) @ (-0.5 * (state.scores**2 + LOG_2PI).sum(1))
         of_hyper = log_prior_of_hyper(self.courses, state.log_hyper)
-        of_labels = self._log_labels(state, 1.0) + self._as_float(self.carriers).sum()
+        of_labels = self.log_components(state.counts) + self._as_float(self.carriers).sum()
         return of_rows + of_labels + of_scores + of_hyper
-
-    def _log_labels(self, state: ScoredLabels, part: Temperature) -> Float[Array, " particle"]:
-        """Return log ∫ p(π) Π_n π_{z_n}^part dπ, nats: the prior of the labels to a power, with the weights π
-        integrated out.
-        """
-        a, total = self._as_float(self.concentration), self.total_concentration()
-        each = log_gamma_positive(part * state.counts + a) - log_gamma_positive(a)
-        of_all = log_gamma_positive(total) - log_gamma_positive(total + part * self._as_float(self.weight).sum())
-        return jnp.where(self.exists()[:, None], each, 0.0).sum(0) + of_all
-
-    def label_scores(self, state: ScoredLabels) -> Float[Array, "particle component component"] | None:
-        """Return scores from which the probability of every renaming of components at the path's start follows, nats.
-
-        They are None on the annealing path from the prior, which prefers no names. Entry [p, k, l] is Σ log r_n[k] over
-        the rows n that particle p has in component l. Here r_n[k] is the start's probability that row n is in component
-        k.
-        """
-        if self.anchor is None:
-            return None
-        exists, weight = self.exists(), self._as_float(self.weight)
-        members = (state.labels[:, :, None] == jnp.arange(self.capacity)) * weight[:, None, None]
-        scores = jnp.einsum("nk,npl->pkl", self._log_r(), members)
-        return jnp.where(exists[:, None] & exists, scores, jnp.where(jnp.eye(self.capacity, dtype=bool), 0.0, -jnp.inf))
 
     def relabel(self, state: ScoredLabels, order: Int[Array, "particle component"]) -> ScoredLabels:
         """Return the state in which component l of each particle is called order[l].
 
         It is unchanged on the annealing path from the prior.
         """
-        if self.anchor is None:
-            return state
-        return self.state_of(jnp.take_along_axis(order.T, state.labels, axis=0), state.scores, state.log_hyper)
-
-    def total_concentration(self) -> Float[Array, ""]:
-        """Return the total of the Dirichlet's concentrations: the number of components times that of each component."""
-        return jnp.asarray(self.size) * self._as_float(self.concentration)
-
-    def exists(self) -> Bool[Array, " component"]:
-        """Return which places (array slots) hold components: the first `size` of `capacity`."""
-        return first(jnp.asarray(self.size), self.capacity)
-
-    def _log_r(self) -> Array:
-        """Return log of the start's label probabilities, (row, component), nats; 0 for components that do not exist."""
-        return jnp.where(self.exists(), self._as_float(self.anchor), 0.0)
+        labels = self.relabelled(state.labels, order)
+        return state if labels is None else self.state_of(labels, state.scores, state.log_hyper)

@@ -147,8 +147,7 @@ def anchor_of_factor_analyzers(
     """
     log_r, state = anchor_labels(chain, key, states)
     courses = courses_around(chain.courses, state.log_hyper)
-    about = eqx.tree_at(lambda c: (c.anchor, c.courses), chain, (log_r, courses), is_leaf=lambda leaf: leaf is None)
-    return Anchor(about, 0.0)
+    return Anchor(eqx.tree_at(lambda c: c.courses, chain.around_labelling(log_r), courses), 0.0)
 
 
 # ── simulated data, and records ─────────────────────────────────────────────────────────────────────────────────────

@@ -40,7 +40,7 @@ from lvsearch.inference.data.rows import rows, rows_of
 from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.engine.meanfield import Beliefs
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
-from lvsearch.inference.evidence.mixtures import Choose, CollapsedMixtureChain
+from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain, JointNormaliserChain
 from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining, RowScores
 from lvsearch.inference.full_covariances.partial_rows import without_missing_cells
 from lvsearch.inference.generators import permutation, split_key
@@ -54,7 +54,7 @@ from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.tied_mixture import TiedMixture
 
 
-class TiedMixtureChain(CollapsedMixtureChain):
+class TiedMixtureChain(JointNormaliserChain):
     """A `Chain` over the labels of a `TiedMixture`, a mixture whose components share one covariance matrix.
 
     It differs from the chain of a `FiniteMixture` in two ways. `natural` holds natural parameters of
@@ -88,33 +88,6 @@ class TiedMixtureChain(CollapsedMixtureChain):
     def components_share(self) -> bool:
         """Whether components have parameters in common, so that a row's move changes the scores of all: True."""
         return True
-
-    def redraw_row(
-        self,
-        state: CollapsedState,
-        normaliser: Float[Array, "one particle"],
-        row: Int[Array, ""],
-        choose: Choose,
-        prior: Any,
-    ) -> tuple[CollapsedState, Float[Array, "one particle"]]:
-        """Take one row out of its component, let `choose` choose its label, and put it there.
-
-        state: the labels and sums of all particles.
-        normaliser: A, the log-normaliser of all components with the row at its old label, (1, particle), nats.
-        row: the number of the row.
-        choose: (the state without the row, the row's scores) -> the row's new labels, (particle,).
-        prior: natural parameters of the share of the prior that each component has, (statistic,) or
-            (particle, statistic).
-
-        Returns: (the new state, A with the row at its new label).
-        """
-        left = self.remove_row(state, row, prior)
-        joining = self.score_row(left, row, normaliser)
-        label = choose(left, joining.scores)
-        before, after = (
-            jnp.take_along_axis(joining.scores.of_row, each[None], axis=0) for each in (state.labels[row], label)
-        )
-        return self.add_row(left, row, label, joining.natural), normaliser + after - before
 
     def score_row(
         self, state: CollapsedState, row: Int[Array, ""], normaliser: Float[Array, "one particle"]
@@ -161,21 +134,12 @@ class TiedMixtureChain(CollapsedMixtureChain):
         return self._statistics_of(row)[:, None]
 
     def _summed(
-        self, chosen: Float[Array, "row component variant particle"]
+        self, chosen: Float[Array, "row component variant particle"], prior: Any
     ) -> Float[Array, "statistic component particle"]:
         if np.ndim(self.increments) < 4:
-            return super()._summed(chosen)
-        return jnp.einsum("nkvp,nvsp->skp", chosen, self._as_float(self.increments))
-
-    def _normaliser_with(
-        self, normaliser: Float[Array, "one particle"], joining: Joining, label: Int[Array, " particle"]
-    ) -> Float[Array, "one particle"]:
-        """Return A, the log-normaliser of all components, after a row joined one of them, (1, particle), nats.
-
-        normaliser: without the row. joining: the row's scores. label: the row's labels; −1 where it joins none.
-        """
-        joins = self._component_numbers == label
-        return normaliser + jnp.where(joins, joining.scores.of_row, 0.0).sum(0, keepdims=True)
+            return super()._summed(chosen, prior)
+        sums = jnp.einsum("nkvp,nvsp->skp", chosen, self._as_float(self.increments))
+        return self.beside_components(prior) + sums
 
     def gains(self, natural: Any, prior: Any) -> Float[Array, "cell particle"]:
         """Return A(λ + S) − A(λ) of each particle, the log evidence of its rows given the labels without carriers,

@@ -38,6 +38,7 @@ import numpy as np
 from jax.scipy.special import betaln
 from jaxtyping import Array, Float, Int
 
+from lvsearch.inference.annealing.draws import choose_in_proportion
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import rows_of
 from lvsearch.inference.mixture_samplers.chain import (
@@ -115,8 +116,7 @@ def collapsed_sweep(
         prior = jnp.where(jnp.arange(capacity) == free, log_alpha, -jnp.inf)
         prior = jnp.where(counts > 0.5, jnp.log(jnp.maximum(counts, 1.0)), prior)
         score = prior + joined - sums.normaliser
-        cumulative = jnp.cumsum(jnp.exp(score - score.max()))  # one uniform whatever the capacity
-        new = jnp.minimum(jnp.searchsorted(cumulative, uniforms[n] * cumulative[-1]), capacity - 1)
+        (new,) = choose_in_proportion(score[:, None], uniforms[n, None], np.asarray(capacity))
         return emission.add(sums, n, new, joined[new]), counts.at[new].add(1.0), labels.at[n].set(new), overflow
 
     counts = natural_of_labels(state.labels, rows, capacity)[1]
@@ -270,11 +270,9 @@ def slice_sweep(
     overflow = log_beyond >= log_slices.min()
     allowed = log_weights > log_slices[:, None]
     logits = jnp.where(allowed, rows.packed @ packed.T, -jnp.inf)
-    # Labels by inverting the cumulative density among the allowed components: one uniform a row whatever the capacity
-    uniforms = jax.random.uniform(key_labels, (len(logits), 1), state.alpha.dtype)
-    cumulative = jnp.cumsum(jnp.exp(logits - logits.max(1, keepdims=True)), axis=1)
-    labels = (cumulative < uniforms * cumulative[:, -1:]).sum(1)
-    labels = jnp.minimum(labels, capacity - 1).astype(state.labels.dtype)
+    # by density among the allowed components, with one uniform a row whatever the capacity
+    uniforms = jax.random.uniform(key_labels, (len(logits),), state.alpha.dtype)
+    labels = choose_in_proportion(logits.T, uniforms, np.asarray(capacity)).astype(state.labels.dtype)
     occupied = (jax.ops.segment_sum(jnp.ones(len(labels)), labels, capacity) > 0).sum()
     alpha = draw_concentration(model, key_alpha, len(labels), occupied, state.alpha)
     return LabelState(labels, alpha), overflow

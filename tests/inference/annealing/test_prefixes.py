@@ -31,7 +31,6 @@ from lvsearch.inference.evidence import (
     temperature_profile,
 )
 from lvsearch.inference.evidence.row_by_row import RowByRow
-from lvsearch.inference.evidence.unigram_mixtures import UnigramsInTurn
 from lvsearch.inference.topic_samplers.anchor import DocumentByDocument
 from lvsearch.models import MixtureOfUnigrams
 
@@ -170,16 +169,16 @@ def test_ends_meet_where_rows_lie_in_groups():
 WORDS = np.array([[2, 0, 1], [0, 1, 0], [3, 0, 0], [1, 0, 1], [0, 0, 2]])
 
 
-def unigrams() -> UnigramsInTurn:
+def unigrams() -> RowByRow:
     chain = UnigramMixtureChain.from_data(MixtureOfUnigrams(0.8, 0.4), documents_of(csr_array(WORDS)), SIZE, 4)
     found = sequential(chain, jax.random.key(2))
-    assert isinstance(found, UnigramsInTurn)
+    assert isinstance(found, RowByRow)
     return found
 
 
-def exact_unigrams(sampler: UnigramsInTurn) -> tuple[np.ndarray, np.ndarray]:
+def exact_unigrams(sampler: RowByRow) -> tuple[np.ndarray, np.ndarray]:
     """(log p(the first m documents) for m = 1 …, which document of `WORDS` comes when)."""
-    ids = np.concatenate([np.asarray(part.units) for part in sampler.chain.parts])
+    ids = np.concatenate([np.asarray(part.units) for part in sampler.chain.increments])
     order = ids[sampler.order[: len(WORDS)]]
     lengths = range(1, len(WORDS) + 1)
     return np.array([word_oracles.mixture_log_evidence(WORDS[order[:m]], SIZE, 0.8, 0.4) for m in lengths]), order
@@ -200,7 +199,7 @@ def test_unigram_mixtures_have_the_exact_evidence_of_every_prefix(islands):
 def test_unigram_mixtures_come_back_to_nothing_with_the_exact_evidence(planted):
     """Planted: a tenth of a nat a document too much."""
 
-    class Planted(UnigramsInTurn):
+    class Planted(RowByRow):
         def remove(self, key, state, unit):
             left, worth = super().remove(key, state, unit)
             return left, worth + planted
