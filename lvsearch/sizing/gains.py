@@ -370,7 +370,7 @@ class SmoothGains:
     | `coefficients` | (power, 2) | level and slope of each line, nats |
     | `covariance` | (power, 2, 2) | covariance of the errors of the two coefficients, nats² |
     | `common_error` | | standard error that all gains have in common, nats |
-    | `freedom` | | number of gains beyond those that the curve needs: how well their scatter is known |
+    | `freedom` | | number of gains beyond level, slope and power, at least 2: how well their scatter is known |
     | `may_end_abruptly` | | whether two levels, one up to some size and one beyond, fit about as well as the curve |
     """
 
