@@ -23,7 +23,7 @@ from lvsearch.recommending.evaluator import PredictiveEvaluator
 from lvsearch.recommending.recommendation import Recommendation
 from lvsearch.scrutiny.scrutiny import NOTHING_ASKED, Scrutiny
 from lvsearch.searching.allocation_evaluator import AllocationEvaluator
-from lvsearch.searching.controller import SearchSettings, SearchState, witness_search
+from lvsearch.searching.controller import SearchRules, SearchSettings, SearchState
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing import bounds as bounds_of
 from lvsearch.sizing.evidence import Evidence, Record, pooled
@@ -150,7 +150,7 @@ class Findings:
 
         Evidence is in nats, or in nats per token if the search weighs evidence per token.
         """
-        return witness_search(self.evaluator, self.prior, self.settings, self.state)
+        return SearchRules(self.evaluator, self.prior, self.settings).witness_search(self.state)
 
     @cached_property
     def standard_errors(self) -> Mapping[Size, float]:
@@ -676,8 +676,7 @@ def _visits_under_prior(
 
     visits: the records of the sizes tried, in the order of the search.
     """
-    empty = SearchState()
-    search = witness_search(evaluator, prior, settings, empty)
+    search = SearchRules(evaluator, prior, settings).witness_search(SearchState())
     for visit in visits:
         search.record(visit.size, scale_evidence(visit.evidence, evaluator.scale))
         bounds = search.bounds()

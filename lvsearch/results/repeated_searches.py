@@ -37,7 +37,7 @@ from lvsearch.results.findings import Findings
 from lvsearch.scrutiny.audit import Audit, AuditRow
 from lvsearch.scrutiny.scrutiny import NOTHING_ASKED
 from lvsearch.scrutiny.sensitivity import Sensitivity, Variant
-from lvsearch.searching.controller import Budget, Call, SearchState, Task, run, step, witness_search
+from lvsearch.searching.controller import Budget, Call, SearchRules, SearchState, Task, run
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.searching.guided import ComparesAllSizes, SelfGuided
 from lvsearch.sizing.evidence import Bracket
@@ -112,11 +112,11 @@ def _search_simulated(
     flat[tuple(np.array(sizes).T - 1)] = 1 / len(sizes)
     prior = without_smaller(Table(flat), first)
     settings = replace(result.settings, per_token=False, max_size=None, seed=seed, keep=len(sizes) + 1)
-    state = SearchState()
-    search = witness_search(other, prior, settings, state)
+    rules, state = SearchRules(other, prior, settings), SearchState()
+    search = rules.witness_search(state)
     for size in dict.fromkeys((first, *sizes)):
         task = Task(size, 0, trials if size in sizes else 1, warm=not other.shrinks)
-        state, search = step(other, prior, settings, state, search, task)
+        state, search = rules.step(state, search, task)
     return replace(
         result, evaluator=other, prior=prior, settings=settings, state=state, training=None, scrutiny=NOTHING_ASKED
     )

@@ -173,76 +173,208 @@ Make = Callable[[SearchState, Task, Sequence[Call], Callable[[str], None]], Sequ
 """A function that makes the fits of a task, here or elsewhere, and may report its progress in a few words."""
 
 
-def witness_search(
-    evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, state: SearchState
-) -> WitnessSearch:
-    """Return the sizes tried so far with their evidence, as a `WitnessSearch`, which chooses sizes and computes bounds.
+@dataclass(frozen=True)
+class SearchRules:
+    """What decides the course of a search: from what was found follows which fits to make next, and what to keep.
 
-    evaluator: says whether evidence is nested, its ceiling, and its scale (the divisor of all evidence).
-    prior: the prior over sizes. settings: the settings of the search. state: what the search has found so far.
+    | field | meaning |
+    |---|---|
+    | `evaluator` | makes the fits; its properties decide the order of sizes |
+    | `prior` | the prior over sizes |
+    | `settings` | the settings of the search |
     """
-    return WitnessSearch.from_records(
-        prior,
-        evaluator.ceiling / evaluator.scale,
-        evaluator.nested,
-        settings.max_size,
-        [record_of(visit, evaluator.scale) for visit in state.visits],
-    )
 
+    evaluator: Evaluator
+    prior: SizePrior
+    settings: SearchSettings
 
-def next_task(
-    evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, state: SearchState, search: WitnessSearch
-) -> Task | None:
-    """Return the next fits to make, as a task of one size; None when the search is finished.
+    def witness_search(self, state: SearchState) -> WitnessSearch:
+        """Return the sizes tried so far with their evidence, as a `WitnessSearch`, which chooses sizes and computes
+        bounds.
 
-    evaluator: makes the fits; its properties decide the order of sizes.
-    prior: the prior over sizes. settings: the settings of the search. state: what the search has found so far.
-    search: the sizes tried with their bounds, as `witness_search` returns them.
-    """
-    if isinstance(evaluator, SelfGuided):
-        wanted = evaluator.next_trial(state.visits, settings.max_size)
-        return None if wanted is None else Task(*wanted, trials=1, warm=False)
-    if isinstance(evaluator, ComparesAllSizes):
-        size = evaluator.next_fit(state.partitions, state.visits, prior, settings.max_size, settings.keep)
-        return None if size is None else Task(size, 0, trials=1, warm=False)
-    starts = settings.starts if evaluator.repeatable else 1
-    if evaluator.nested:
+        state: what the search has found so far.
+        """
+        evaluator = self.evaluator
+        return WitnessSearch.from_records(
+            self.prior,
+            evaluator.ceiling / evaluator.scale,
+            evaluator.nested,
+            self.settings.max_size,
+            [record_of(visit, evaluator.scale) for visit in state.visits],
+        )
+
+    def next_task(self, state: SearchState, search: WitnessSearch) -> Task | None:
+        """Return the next fits to make, as a task of one size; None when the search is finished.
+
+        state: what the search has found so far.
+        search: the sizes tried with their bounds, as `witness_search` returns them.
+        """
+        evaluator, prior, settings = self.evaluator, self.prior, self.settings
+        if isinstance(evaluator, SelfGuided):
+            wanted = evaluator.next_trial(state.visits, settings.max_size)
+            return None if wanted is None else Task(*wanted, trials=1, warm=False)
+        if isinstance(evaluator, ComparesAllSizes):
+            size = evaluator.next_fit(state.partitions, state.visits, prior, settings.max_size, settings.keep)
+            return None if size is None else Task(size, 0, trials=1, warm=False)
+        starts = settings.starts if evaluator.repeatable else 1
+        if evaluator.nested:
+            size = search.next_size()
+            return None if size is None else Task(size, 0, starts)
+        first = first_gain_of(evaluator)
+        if first is not None and state.visits:
+            tried = {visit.size[0]: len(visit.trials) for visit in state.visits}
+            found = next_measured(state.visits, tried, prior, starts, settings.largest, first=first)
+            # Every fit is made anew, so that the scatter of the gains shows how much fits differ.
+            return None if found is None else Task((found.size,), tried.get(found.size, 0), 1, warm=False)
+        if evaluator.anneals or not evaluator.repeatable:  # annealed evidence and functions
+            size = next_size(state.visits, prior, starts, settings.max_size, evaluator.scale, settings.exhaustive)
+            return None if size is None else Task(size, _n_trials(state, size), 1, warm=not evaluator.shrinks)
+        if search.on_ladder:
+            size = search.next_size()
+            return None if size is None else Task(size, 0, 1, warm=not evaluator.shrinks)
+        if settings.exhaustive and evaluator.shrinks and settings.max_size is not None:
+            size = largest_unvisited(settings.max_size, state.visits, prior.first)
+            if size is not None:
+                return Task(size, 0, 1)
+        # The bound after its ladder: more fits of the best size, then its neighbours, then all sizes near the mode.
+        near = near_mode(state.visits, prior, starts, evaluator.scale, evaluator.repeatable)
+        if near and len(near[0].trials) < starts:
+            return Task(near[0].size, len(near[0].trials), 1)
+        neighbour = unvisited_neighbour(near, state.visits, prior, search.max_size)
+        if neighbour is not None:
+            return Task(neighbour, 0, 1, warm=not evaluator.shrinks)
+        for visit in (*near, *visits_between(near, state.visits)):
+            if len(visit.trials) < starts:
+                return Task(visit.size, len(visit.trials), 1)
+        # Sizes just outside get a second fit, because one unlucky fit may have ended the search there.
+        for visit in visits_beside(near, state.visits):
+            if len(visit.trials) < min(SECOND_LOOK, starts):
+                return Task(visit.size, len(visit.trials), 1)
+        if not settings.exhaustive or settings.max_size is None:
+            return None
         size = search.next_size()
-        return None if size is None else Task(size, 0, starts)
-    first = first_gain_of(evaluator)
-    if first is not None and state.visits:
-        tried = {visit.size[0]: len(visit.trials) for visit in state.visits}
-        found = next_measured(state.visits, tried, prior, starts, settings.largest, first=first)
-        # Every fit is made anew, so that the scatter of the gains shows how much fits differ.
-        return None if found is None else Task((found.size,), tried.get(found.size, 0), 1, warm=False)
-    if evaluator.anneals or not evaluator.repeatable:  # annealed evidence and functions
-        size = next_size(state.visits, prior, starts, settings.max_size, evaluator.scale, settings.exhaustive)
-        return None if size is None else Task(size, _n_trials(state, size), 1, warm=not evaluator.shrinks)
-    if search.on_ladder:
-        size = search.next_size()
-        return None if size is None else Task(size, 0, 1, warm=not evaluator.shrinks)
-    if settings.exhaustive and evaluator.shrinks and settings.max_size is not None:
-        size = largest_unvisited(settings.max_size, state.visits, prior.first)
-        if size is not None:
-            return Task(size, 0, 1)
-    # The mean-field bound after its ladder: more fits of the best size, then its neighbours, then all near the mode.
-    near = near_mode(state.visits, prior, starts, evaluator.scale, evaluator.repeatable)
-    if near and len(near[0].trials) < starts:
-        return Task(near[0].size, len(near[0].trials), 1)
-    neighbour = unvisited_neighbour(near, state.visits, prior, search.max_size)
-    if neighbour is not None:
-        return Task(neighbour, 0, 1, warm=not evaluator.shrinks)
-    for visit in (*near, *visits_between(near, state.visits)):
-        if len(visit.trials) < starts:
-            return Task(visit.size, len(visit.trials), 1)
-    # Sizes just outside get a second fit, because one unlucky fit may have ended the search there.
-    for visit in visits_beside(near, state.visits):
-        if len(visit.trials) < min(SECOND_LOOK, starts):
-            return Task(visit.size, len(visit.trials), 1)
-    if not settings.exhaustive or settings.max_size is None:
-        return None
-    size = search.next_size()
-    return None if size is None else Task(size, 0, 1)
+        return None if size is None else Task(size, 0, 1)
+
+    def step(
+        self,
+        state: SearchState,
+        search: WitnessSearch,
+        task: Task,
+        make: Make | None = None,
+        tell: Callable[[str], None] = lambda words: None,
+    ) -> tuple[SearchState, WitnessSearch]:
+        """Make the fits of one task, enter the best of them into the search, and return the new state and search.
+
+        state: what the search has found so far. search: the sizes tried with their bounds; it may be changed.
+        task: the fits to make.
+        make: function that makes the fits elsewhere; None uses the evaluator for one fit after the other.
+        tell: function that shows a few words about the progress.
+        """
+        calls = self.calls_of(state, search, task)
+        fits = [self.evaluator.evaluate(*call) for call in calls] if make is None else make(state, task, calls, tell)
+        return self.enter_fits(state, search, task, fits)
+
+    def calls_of(self, state: SearchState, search: WitnessSearch, task: Task) -> tuple[Call, ...]:
+        """Return the arguments of each fit that a task asks for; no fit depends on another, so they may run in
+        parallel.
+
+        The first fit of a size may begin from the fit of another size, if the settings and the task allow it.
+        """
+        begins_from_another = self.settings.grow and task.warm and task.trial == 0
+        first = self._start(task.size, state, search) if begins_from_another else None
+        trials = range(task.trial, task.trial + task.trials)
+        return tuple(Call(task.size, first if trial == 0 else None, trial) for trial in trials)
+
+    def enter_fits(
+        self, state: SearchState, search: WitnessSearch, task: Task, fits: Sequence[Fit]
+    ) -> tuple[SearchState, WitnessSearch]:
+        """Enter the finished fits of one task into the search, and return the new state and the witness search.
+
+        state: what the search had found before. task: the size and numbers of the fits.
+        search: the sizes tried with their bounds. It is changed in place; where a size tried before has a better bound
+            now, a new one is returned.
+        fits: the fits of the task, at least one.
+        """
+        evaluator = self.evaluator
+        best = max(fits, key=lambda fit: fit.estimate)
+        trials = tuple(_trial(fit) for fit in fits)
+        # A new size enters the witness search. One seen before gets more trials; a better bound rebuilds the search.
+        known = next((visit for visit in state.visits if visit.size == task.size), None)
+        kept: dict[Size, Fit | None] = dict(state.kept)
+        if known is None:
+            # its evidence is that of the best fit, or of a smaller size (its witness) if that is better
+            witness = search.record(task.size, scale_evidence(best.evidence, evaluator.scale)).replaced_by
+            better = next((visit for visit in state.visits if visit.size == witness), best)
+            proved = search.bounds()
+            own = better.evidence, better.log_symmetry, witness, proved.log_lower, proved.log_upper
+            visits = (*state.visits, Visit(task.size, trials, *own))
+            kept[task.size] = best if witness is None else _fit_from_witness(best, kept.get(witness))
+        else:
+            visit = known
+            for trial in trials:
+                visit = visit.with_trial(trial)
+            visits = tuple(visit if old.size == task.size else old for old in state.visits)
+            if visit.evidence.lower + visit.log_symmetry > known.evidence.lower + known.log_symmetry:
+                kept[task.size] = best
+                search = self.witness_search(SearchState(visits))
+        if is_by_gains(evaluator):
+            visits = with_evidence_from_gains(visits, self.prior, self.settings.largest, evaluator.scale)
+        wanted = self._sizes_to_keep(visits, search)
+        held = {size: fit for size, fit in kept.items() if size in wanted and fit is not None}
+        return SearchState(visits, held, partitions=state.partitions), search
+
+    def _start(self, size: Size, state: SearchState, search: WitnessSearch) -> Fit | None:
+        """Return the kept fit from which the fit of a size starts, or None to start from scratch.
+
+        It is the fit of the best witness (a visited smaller size) where models are nested, else the nearest kept fit.
+
+        The nearest fit is a larger one where the evaluator shrinks, and else a smaller one. A larger one has to be
+        near, because each merger loses a little and a fit from scratch loses nothing.
+        """
+        kept = [s for s, fit in state.kept.items() if fit.state is not None]
+        if self.evaluator.shrinks:
+            most = tuple(n + max(1, n // NEAR) for n in size)
+            near = [s for s in kept if s != size and all(map(int.__le__, size, s)) and all(map(int.__le__, s, most))]
+            return state.kept[min(near, key=lambda s: (sum(s), s))] if near else None
+        smaller = [s for s in kept if all(map(int.__le__, s, size))]
+        witness = search.best_witness(size)
+        if witness is not None and witness.size in smaller:
+            return state.kept[witness.size]
+        return state.kept[max(smaller, key=lambda s: (sum(s), s))] if smaller else None
+
+    def _sizes_to_keep(self, visits: tuple[Visit, ...], search: WitnessSearch) -> set[Size]:
+        """Return the sizes whose fitted models are kept: the most probable ones, the witnesses, and the latest one.
+
+        Witnesses are the visited sizes that bound the evidence of larger sizes.
+        """
+        weighted = sorted(
+            (visit for visit in visits if not visit.failed),
+            key=lambda visit: (-(self.prior.log_pmf(visit.size) + visit.estimate / self.evaluator.scale), visit.size),
+        )
+        return {visit.size for visit in weighted[: self.settings.keep]} | set(search.witnesses) | {visits[-1].size}
+
+    def expected_fits(self) -> int | None:
+        """Return the number of fits of the whole search, for the progress bar, if it is known beforehand; else None.
+
+        It is known for nested evidence with a `max_size`: every size up to it is fitted equally often.
+        """
+        if self.settings.max_size is None or not self.evaluator.nested:
+            return None
+        return math.prod(self.settings.max_size) * (self.settings.starts if self.evaluator.repeatable else 1)
+
+    def status(self, state: SearchState, search: WitnessSearch) -> str:
+        """Return the status of the search in a few words for the progress bar, such as "best 12, 3 sizes near it".
+
+        Sizes near the best are those that cannot be told from it.
+        """
+        evaluator = self.evaluator
+        differ = evaluator.repeatable and not evaluator.anneals
+        near = near_mode(state.visits, self.prior, self.settings.starts, evaluator.scale, differ)
+        best = size_text(near[0].size) if near else "none yet"
+        gap = (
+            f", bounds {search.bounds().width:,.3g} nats apart" if evaluator.nested else f", {len(near)} sizes near it"
+        )
+        return f"best {best}{gap}"
 
 
 def run(
@@ -280,9 +412,10 @@ def run(
         sizes themselves nor compare all of them at once. The first of them must be the smallest size.
     """
     began, made = time.monotonic(), 0
-    search = witness_search(evaluator, prior, settings, state)
+    rules = SearchRules(evaluator, prior, settings)
+    search = rules.witness_search(state)
     state = replace(state, stopped=None)
-    bar = progress_bar(_expected_fits(evaluator, settings), "lvsearch", "fit", wanted=progress)
+    bar = progress_bar(rules.expected_fits(), "lvsearch", "fit", wanted=progress)
     bar.update(sum(len(visit.trials) for visit in state.visits))
     status = "begun"
     try:
@@ -291,9 +424,9 @@ def run(
             spent = time.monotonic() - began
             if budget.seconds is not None and made and agreed(spent > budget.seconds):
                 if not state.visits:  # an answer has one fit at least, however short the time
-                    task = next_task(evaluator, prior, settings, state, search)
+                    task = rules.next_task(state, search)
                     assert task is not None
-                    state, search = step(evaluator, prior, settings, state, search, task, make)
+                    state, search = rules.step(state, search, task, make)
                 return _save_as_stopped(state, _stopped_after(budget.seconds), save)
             state = replace(state, partitions=evaluator.lengthen(state.partitions, prior, settings.max_size))
             made += 1
@@ -302,21 +435,21 @@ def run(
                 raise KeyboardInterrupt
             bar.set_postfix_str(f"chains over all sizes, block {made}")
         # The search proper: one task (fits of one size) after the other, saving the state after each.
-        while (task := _first_task(first, state) or next_task(evaluator, prior, settings, state, search)) is not None:
-            already = seconds_so_far(calls_of(evaluator, settings, state, search, task))
+        while (task := _first_task(first, state) or rules.next_task(state, search)) is not None:
+            already = seconds_so_far(rules.calls_of(state, search, task))
             spent = time.monotonic() - began + max(0.0, _expected_seconds(state, task) - already)
             if budget.seconds is not None and made and agreed(spent > LATEST * budget.seconds):
                 return _save_as_stopped(state, _stopped_after(budget.seconds), save)
             if budget.width is not None and state.visits and search.bounds().width <= budget.width:
                 return _save_as_stopped(state, f"proved bounds within {budget.width:g} nats", save)
             tell = partial(_tell, bar, status)
-            state, search = step(evaluator, prior, settings, state, search, task, make, tell)
+            state, search = rules.step(state, search, task, make, tell)
             made += 1
             save(state)
             if agreed(was_interrupted()):
                 raise KeyboardInterrupt
             bar.update(task.trials)
-            status = _status(prior, settings, evaluator, state, search)
+            status = rules.status(state, search)
             bar.set_postfix_str(status)
         return _save_as_stopped(state, FINISHED, save)
     except KeyboardInterrupt:
@@ -332,86 +465,6 @@ def _first_task(first: Sequence[Size], state: SearchState) -> Task | None:
     return next((Task(size, 0, 1) for size in first if size not in tried), None)
 
 
-def step(
-    evaluator: Evaluator,
-    prior: SizePrior,
-    settings: SearchSettings,
-    state: SearchState,
-    search: WitnessSearch,
-    task: Task,
-    make: Make | None = None,
-    tell: Callable[[str], None] = lambda words: None,
-) -> tuple[SearchState, WitnessSearch]:
-    """Make the fits of one task, enter the best of them into the search, and return the new state and search.
-
-    evaluator: makes the fits. prior: the prior over sizes. settings: the settings of the search.
-    state: what the search has found so far. search: the sizes tried with their bounds; it may be changed.
-    task: the fits to make.
-    make: function that makes the fits elsewhere; None uses `evaluator` for one fit after the other.
-    tell: function that shows a few words about the progress.
-    """
-    calls = calls_of(evaluator, settings, state, search, task)
-    fits = [evaluator.evaluate(*call) for call in calls] if make is None else make(state, task, calls, tell)
-    return enter_fits(evaluator, prior, settings, state, search, task, fits)
-
-
-def calls_of(
-    evaluator: Evaluator, settings: SearchSettings, state: SearchState, search: WitnessSearch, task: Task
-) -> tuple[Call, ...]:
-    """Return the arguments of each fit that a task asks for; no fit depends on another, so they may run in parallel.
-
-    The first fit of a size may begin from the fit of another size, if the settings and the task allow it.
-    """
-    first = _start(evaluator, task.size, state, search) if settings.grow and task.warm and task.trial == 0 else None
-    trials = range(task.trial, task.trial + task.trials)
-    return tuple(Call(task.size, first if trial == 0 else None, trial) for trial in trials)
-
-
-def enter_fits(
-    evaluator: Evaluator,
-    prior: SizePrior,
-    settings: SearchSettings,
-    state: SearchState,
-    search: WitnessSearch,
-    task: Task,
-    fits: Sequence[Fit],
-) -> tuple[SearchState, WitnessSearch]:
-    """Enter the finished fits of one task into the search, and return the new state and the witness search.
-
-    evaluator: made the fits. prior: the prior over sizes. settings: the settings of the search.
-    state: what the search had found before. task: the size and numbers of the fits.
-    search: the sizes tried with their bounds. It is changed in place; where a size tried before has a better bound now,
-        a new one is returned.
-    fits: the fits of the task, at least one.
-    """
-    best = max(fits, key=lambda fit: fit.estimate)
-    trials = tuple(_trial(fit) for fit in fits)
-    # A new size enters the witness search; a size seen before gets more trials, and a better bound rebuilds the search.
-    known = next((visit for visit in state.visits if visit.size == task.size), None)
-    kept: dict[Size, Fit | None] = dict(state.kept)
-    if known is None:
-        # its evidence is that of the best fit, or of a smaller size (its witness) if that is better
-        witness = search.record(task.size, scale_evidence(best.evidence, evaluator.scale)).replaced_by
-        better = next((visit for visit in state.visits if visit.size == witness), best)
-        proved = search.bounds()
-        own = better.evidence, better.log_symmetry, witness, proved.log_lower, proved.log_upper
-        visits = (*state.visits, Visit(task.size, trials, *own))
-        kept[task.size] = best if witness is None else _fit_from_witness(best, kept.get(witness))
-    else:
-        visit = known
-        for trial in trials:
-            visit = visit.with_trial(trial)
-        visits = tuple(visit if old.size == task.size else old for old in state.visits)
-        if visit.evidence.lower + visit.log_symmetry > known.evidence.lower + known.log_symmetry:
-            kept[task.size] = best
-            search = witness_search(evaluator, prior, settings, SearchState(visits))
-    if is_by_gains(evaluator):
-        visits = with_evidence_from_gains(visits, prior, settings.largest, evaluator.scale)
-    wanted = _sizes_to_keep(evaluator, prior, settings, visits, search)
-    held = {size: fit for size, fit in kept.items() if size in wanted and fit is not None}
-    return SearchState(visits, held, partitions=state.partitions), search
-
-
 def _fit_from_witness(fit: Fit, witness: Fit | None) -> Fit | None:
     """Return the fit of a smaller size (a witness) as a fit of a larger size, with empty additional components.
 
@@ -422,40 +475,6 @@ def _fit_from_witness(fit: Fit, witness: Fit | None) -> Fit | None:
         return None
     info = replace(fit.info, start=f"the fit of witness {witness.size}, extra components empty")
     return Fit(fit.size, witness.evidence, witness.log_symmetry, witness.state, info)
-
-
-def _start(evaluator: Evaluator, size: Size, state: SearchState, search: WitnessSearch) -> Fit | None:
-    """Return the kept fit from which the fit of a size starts, or None to start from scratch.
-
-    It is the fit of the best witness (a visited smaller size) where models are nested, else the nearest kept fit.
-
-    The nearest fit is a larger one where the evaluator shrinks, and else a smaller one. A larger one has to be near,
-    because each merger loses a little and a fit from scratch loses nothing.
-    """
-    kept = [s for s, fit in state.kept.items() if fit.state is not None]
-    if evaluator.shrinks:
-        most = tuple(n + max(1, n // NEAR) for n in size)
-        near = [s for s in kept if s != size and all(map(int.__le__, size, s)) and all(map(int.__le__, s, most))]
-        return state.kept[min(near, key=lambda s: (sum(s), s))] if near else None
-    smaller = [s for s in kept if all(map(int.__le__, s, size))]
-    witness = search.best_witness(size)
-    if witness is not None and witness.size in smaller:
-        return state.kept[witness.size]
-    return state.kept[max(smaller, key=lambda s: (sum(s), s))] if smaller else None
-
-
-def _sizes_to_keep(
-    evaluator: Evaluator, prior: SizePrior, settings: SearchSettings, visits: tuple[Visit, ...], search: WitnessSearch
-) -> set[Size]:
-    """Return the sizes whose fitted models are kept: the most probable ones, the witnesses, and the latest one.
-
-    Witnesses are the visited sizes that bound the evidence of larger sizes.
-    """
-    weighted = sorted(
-        (visit for visit in visits if not visit.failed),
-        key=lambda visit: (-(prior.log_pmf(visit.size) + visit.estimate / evaluator.scale), visit.size),
-    )
-    return {visit.size for visit in weighted[: settings.keep]} | set(search.witnesses) | {visits[-1].size}
 
 
 def _trial(fit: Fit) -> Trial:
@@ -498,27 +517,3 @@ def _save_as_stopped(state: SearchState, why: str, save: Callable[[SearchState],
     state = replace(state, stopped=why)
     save(state)
     return state
-
-
-def _expected_fits(evaluator: Evaluator, settings: SearchSettings) -> int | None:
-    """Return the number of fits of the whole search, for the progress bar, if it is known beforehand; else None.
-
-    It is known for nested evidence with a `max_size`: every size up to it is fitted equally often.
-    """
-    if settings.max_size is None or not evaluator.nested:
-        return None
-    return math.prod(settings.max_size) * (settings.starts if evaluator.repeatable else 1)
-
-
-def _status(
-    prior: SizePrior, settings: SearchSettings, evaluator: Evaluator, state: SearchState, search: WitnessSearch
-) -> str:
-    """Return the status of the search in a few words for the progress bar, such as "best 12, 3 sizes near it".
-
-    Sizes near the best are those that cannot be told from it.
-    """
-    differ = evaluator.repeatable and not evaluator.anneals
-    near = near_mode(state.visits, prior, settings.starts, evaluator.scale, differ)
-    best = size_text(near[0].size) if near else "none yet"
-    gap = f", bounds {search.bounds().width:,.3g} nats apart" if evaluator.nested else f", {len(near)} sizes near it"
-    return f"best {best}{gap}"

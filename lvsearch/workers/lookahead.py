@@ -16,19 +16,15 @@ import numpy as np
 
 from lvsearch.searching.controller import (
     Call,
-    SearchSettings,
+    SearchRules,
     SearchState,
     Task,
-    calls_of,
-    enter_fits,
-    next_task,
-    witness_search,
 )
 from lvsearch.sizing.evidence import Bracket, Evidence, Repeats
 from lvsearch.sizing.fit import Evaluator, Fit, FitInfo, first_gain_of, is_by_gains, smallest_size_of
 from lvsearch.sizing.gains import SizeGain
 from lvsearch.sizing.ledger import Visit
-from lvsearch.sizing.sizes import Size, SizePrior
+from lvsearch.sizing.sizes import Size
 
 FARTHEST = 64
 """The largest number of steps of the search that are simulated."""
@@ -56,9 +52,7 @@ GUESSED = GuessedState()
 
 
 def calls_ahead(
-    evaluator: Evaluator,
-    prior: SizePrior,
-    settings: SearchSettings,
+    rules: SearchRules,
     state: SearchState,
     task: Task | None,
     made: Callable[[Call], Fit | None],
@@ -69,15 +63,14 @@ def calls_ahead(
     with negative gains, both signs of its own gain are simulated. The calls of the two simulations alternate, and some
     come twice.
 
-    evaluator: makes the fits
-    prior: the prior over sizes
-    settings: the settings of the search
+    rules: the rules of the search
     state: the results of the search so far
     task: the step that the search takes next; None if it is done
     made: a function that returns the real fit of a call, which is used in place of a guess, or None
     """
+    evaluator = rules.evaluator
     visited = max((sum(visit.size) for visit in state.visits), default=0 if task is None else sum(task.size))
-    largest = LEAP * max(visited, first_gain_of(evaluator) or prior.dimension)
+    largest = LEAP * max(visited, first_gain_of(evaluator) or rules.prior.dimension)
 
     def simulated(sign: float) -> Iterator[Call]:
         """Yield the calls of one simulation. sign: the factor on the guess of the gain that `task` measures."""
@@ -85,16 +78,16 @@ def calls_ahead(
         for step in range(FARTHEST):
             if following is None or sum(following.size) > largest:
                 return
-            search = witness_search(evaluator, prior, settings, now)
-            calls = calls_of(evaluator, settings, now, search, following)
+            search = rules.witness_search(now)
+            calls = rules.calls_of(now, search, following)
             # go on as if every call had returned its fit, or a guess of it
             yield from (call for call in calls if call.start is None or call.start.state is not GUESSED)
             fits = [made(call) or guess(evaluator, now, call, sign if step == 0 else 1.0) for call in calls]
             try:
-                now, search = enter_fits(evaluator, prior, settings, now, search, following, fits)
+                now, search = rules.enter_fits(now, search, following, fits)
             except ValueError:  # a fit that no search can record: the search raises it when its turn comes
                 return
-            following = next_task(evaluator, prior, settings, now, search)
+            following = rules.next_task(now, search)
 
     is_open = is_by_gains(evaluator) and task is not None and _is_between_signs(state.visits, task.size[0])
     for calls in zip_longest(*map(simulated, (1.0, -1.0) if is_open else (1.0,))):

@@ -35,7 +35,7 @@ from lvsearch.inference.compiles import prepare_programs
 from lvsearch.inference.engine.estimator import Chunks, MemoryPlan
 from lvsearch.inference.sharding import n_processors
 from lvsearch.interrupts import cancel_when, was_interrupted
-from lvsearch.searching.controller import Call, SearchSettings, SearchState, Task
+from lvsearch.searching.controller import Call, SearchRules, SearchSettings, SearchState, Task
 from lvsearch.sizing.fit import Evaluator, Fit, is_by_gains
 from lvsearch.sizing.sizes import Size, SizePrior
 from lvsearch.sizing.words import size_text
@@ -283,7 +283,7 @@ class Workers:
         executor: runs the calls
         say: a function that shows a message to the user
         """
-        self._evaluator, self._prior, self._settings = evaluator, prior, settings
+        self._evaluator, self._rules = evaluator, SearchRules(evaluator, prior, settings)
         self._executor: Executor | None = executor
         self._n_workers = n_workers(executor)
         self._say = say
@@ -367,7 +367,7 @@ class Workers:
         """
         if self._under_way >= self._n_workers or self._executor is None:
             return
-        for call in calls_ahead(self._evaluator, self._prior, self._settings, state, task, self._finished_fit):
+        for call in calls_ahead(self._rules, state, task, self._finished_fit):
             remote = self._remote_call(call)
             if remote.future is not None or remote.answer is not None:
                 continue

@@ -25,7 +25,7 @@ import lvsearch as lv
 from lvsearch.results import findings
 from lvsearch.results import result as results
 from lvsearch.results.result import SearchResult
-from lvsearch.searching.controller import SearchState, witness_search
+from lvsearch.searching.controller import SearchRules, SearchState
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing import bounds as bounds_of
 from lvsearch.sizing.fit import Fit
@@ -144,7 +144,8 @@ def test_bounds_have_a_row_per_expansion_and_are_monotone(evidence: str):
     assert (table["log_lower"] <= table["log_upper"]).all()
     assert (table["seconds"] > 0).all()
     prefixes = [SearchState(result.visits[:length]) for length in range(1, len(result.visits) + 1)]
-    searches = [witness_search(result.evaluator, result.prior, result.settings, state) for state in prefixes]
+    rules = SearchRules(result.evaluator, result.prior, result.settings)
+    searches = [rules.witness_search(state) for state in prefixes]
     history = [search.bounds() for search in searches]
     assert bounds_of.audit(history) == ()
     assert history[-1].log_upper == pytest.approx(table["log_upper"].iloc[-1], rel=1e-12)

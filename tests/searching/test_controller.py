@@ -13,7 +13,7 @@ from small_searches import Fake, fake_search, settings
 
 import lvsearch as lv
 from lvsearch.results.result import SearchResult
-from lvsearch.searching.controller import Budget, SearchState, run, witness_search
+from lvsearch.searching.controller import Budget, SearchRules, SearchState, run
 from lvsearch.sizing import bounds as bounds_of
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.witness import WitnessSearch
@@ -33,7 +33,8 @@ def peaked(size: Size, trial: int = 0) -> float:
 
 
 def certified_history(result: SearchResult, history: list[SearchState]) -> list[bounds_of.Certified]:
-    return [witness_search(result.evaluator, result.prior, result.settings, state).bounds() for state in history]
+    rules = SearchRules(result.evaluator, result.prior, result.settings)
+    return [rules.witness_search(state).bounds() for state in history]
 
 
 def assert_monotone(result: SearchResult, history: list[SearchState]) -> None:
@@ -134,7 +135,7 @@ def test_witnesses_the_most_probable_and_the_last_are_kept(keep: int):
     evaluator = Fake(rising, size_names=("rows", "columns"))
     result, history = fake_search(evaluator, TWO, settings((4, 4), keep=keep))
     for state in history:
-        search = witness_search(evaluator, TWO, result.settings, state)
+        search = SearchRules(evaluator, TWO, result.settings).witness_search(state)
         ranked = sorted(state.visits, key=lambda v: (-(TWO.log_pmf(v.size) + v.estimate), v.size))
         wanted = {v.size for v in ranked[:keep]} | set(search.witnesses) | {state.visits[-1].size}
         assert set(state.kept) == wanted

@@ -34,13 +34,10 @@ from lvsearch.inference.engine.estimator import Chunks, MemoryPlan, Part
 from lvsearch.interrupts import NotWantedError, raise_if_cancelled
 from lvsearch.searching.controller import (
     Budget,
+    SearchRules,
     SearchSettings,
     SearchState,
-    calls_of,
-    enter_fits,
-    next_task,
     run,
-    witness_search,
 )
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.sizing.fit import Evaluator, Fit
@@ -242,20 +239,21 @@ def test_four_workers_halve_the_time_of_a_search_by_gains(gain: Callable[[int, i
     """Each fit takes as long as every other; a round ends when all that were begun are done."""
     evaluator, prior, chosen = by_gains(gain)
     expected, steps = alone(evaluator, prior, chosen)
+    rules = SearchRules(evaluator, prior, chosen)
     state, ready, rounds, begun = NOTHING, {}, 0, 0
     while True:
-        search = witness_search(evaluator, prior, chosen, state)
-        task = next_task(evaluator, prior, chosen, state, search)
+        search = rules.witness_search(state)
+        task = rules.next_task(state, search)
         if task is None:
             break
-        (call,) = calls_of(evaluator, chosen, state, search, task)
+        (call,) = rules.calls_of(state, search, task)
         if (call.size, call.trial) not in ready:
-            ahead = calls_ahead(evaluator, prior, chosen, state, task, lambda call: ready.get((call.size, call.trial)))
+            ahead = calls_ahead(rules, state, task, lambda call: ready.get((call.size, call.trial)))
             new = {(each.size, each.trial): each for each in ahead if (each.size, each.trial) not in ready}
             for key, each in list(new.items())[:4]:
                 ready[key] = evaluator.evaluate(*each)
             rounds, begun = rounds + 1, begun + min(len(new), 4)
-        state, _ = enter_fits(evaluator, prior, chosen, state, search, task, [ready[call.size, call.trial]])
+        state, _ = rules.enter_fits(state, search, task, [ready[call.size, call.trial]])
     assert state.visits == expected.visits
     fits = len(steps) - 1  # the last step is saved twice
     assert rounds <= fits / 2
