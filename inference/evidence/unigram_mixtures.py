@@ -42,7 +42,7 @@ from lvsearch.models.mixture_of_unigrams import MixtureOfUnigrams
 
 
 class WordSums(NamedTuple):
-    """How often each word occurs in the documents of each topic, for particles side by side: `natural` of a state.
+    """The counts of each word in the documents of each topic, for particles side by side: `natural` of a state.
 
     | field | meaning |
     |---|---|

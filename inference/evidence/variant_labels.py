@@ -136,7 +136,7 @@ class Joining(NamedTuple):
 
 
 class RowLabelFields:
-    """What every chain over the labels of rows has as fields, in an order of its own (`RowLabelsChain`)."""
+    """The fields of every chain over the labels of rows, which each declares in its own order (`RowLabelsChain`)."""
 
     component: Component
     concentration: HyperparameterArray

@@ -175,7 +175,7 @@ Make = Callable[[SearchState, Task, Sequence[Call], Callable[[str], None]], Sequ
 
 @dataclass(frozen=True)
 class SearchRules:
-    """What decides the course of a search: from what was found follows which fits to make next, and what to keep.
+    """The rules of a search: given what was found, they say which fits to make next, and what to keep.
 
     | field | meaning |
     |---|---|
