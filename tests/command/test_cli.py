@@ -21,7 +21,7 @@ from lvsearch.command import cli
 from lvsearch.command.simulated import planted
 from lvsearch.command.sources import read_seed_words
 from lvsearch.results import heldout
-from lvsearch.searching import controller
+from lvsearch.searching.controller import SearchRules
 
 ENDING = ["--no-cache", "--quiet"]
 
@@ -235,7 +235,7 @@ def test_json_is_one_object_with_the_documented_keys(command, searched, capsys, 
 
 def test_ctrl_c_keeps_what_is_done_and_resume_finishes(run, files, tmp_path, monkeypatch, capsys):
     out, steps = tmp_path / "run", []
-    real = controller.step
+    real = SearchRules.step
 
     def step(*arguments):
         steps.append(arguments)
@@ -244,7 +244,7 @@ def test_ctrl_c_keeps_what_is_done_and_resume_finishes(run, files, tmp_path, mon
         return real(*arguments)
 
     with monkeypatch.context() as patched:
-        patched.setattr(controller, "step", step)
+        patched.setattr(SearchRules, "step", step)
         assert cli.main(search_arguments(files, out)) == cli.INTERRUPTED == 130
     assert lv.load(out).state.stopped == "interrupted"
     assert "interrupted" in (out / "report" / "summary.md").read_text(encoding="utf-8")

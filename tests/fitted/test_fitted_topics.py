@@ -361,6 +361,7 @@ def test_a_process_cannot_keep_the_numbers_of_its_topics():
         fit_without_parameters(lv.models.HDP(), corpus).update(corpus)
 
 
+@pytest.mark.thorough
 def test_documents_of_other_words_are_the_most_unusual():
     """Thirty words spread over all topics alike, which no topic explains."""
     fit, random = first_batch(), np.random.default_rng(5)

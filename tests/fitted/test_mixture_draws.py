@@ -395,6 +395,7 @@ def test_columns_of_several_kinds_have_the_density_of_their_own_kind():
     np.testing.assert_allclose(both, counts + numbers, rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_counts_have_probabilities_of_whole_numbers():
     rows = pd.DataFrame({"calls": [0, 1, 0, 2, 9, 11, 10, 8], "visits": [3, 2, 4, 3, 0, 1, 0, 0]})
     draws = few_draws(lv.models.FiniteMixture(lv.models.PoissonComponents()), rows)

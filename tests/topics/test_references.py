@@ -36,6 +36,7 @@ def test_pairs_are_one_to_one_and_the_nearest_is_told_beside():
     assert found.nearest_cosine[1] == pytest.approx(expected)
 
 
+@pytest.mark.thorough
 def test_the_matrix_of_a_signature_tool_is_fitted_and_matched():
     rng = np.random.default_rng(0)
     references = known(1, 3)

@@ -64,7 +64,7 @@ def tokens(model: Any, concentration: Any = 1.7) -> Any:
 @pytest.mark.parametrize(
     ("kind", "family"),
     [
-        (CorrLDA, "tokens"),
+        pytest.param(CorrLDA, "tokens", marks=pytest.mark.thorough),
         *(pytest.param(kind, "tokens", marks=pytest.mark.slow) for kind in (GMMixture, GMLDA)),
         *(pytest.param(kind, "features", marks=pytest.mark.slow) for kind in MODELS),
     ],
@@ -340,6 +340,7 @@ def test_plug_in_weights_of_a_mixture_sum_to_one():
     np.testing.assert_allclose(mixture.table("weights").to_numpy().sum(), 1, rtol=1e-5)
 
 
+@pytest.mark.thorough
 def test_empirical_bayes_raises_the_bound():
     data = small().corpus.dataset()
     plain, refitted = (

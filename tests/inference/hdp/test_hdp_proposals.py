@@ -167,6 +167,7 @@ def test_a_fit_with_proposals_repeats():
     assert np.array_equal(again.estimate.natural["topic_word"], first.estimate.natural["topic_word"])
 
 
+@pytest.mark.thorough
 def test_there_may_be_nothing_to_propose():
     """One topic has no pair, and nowhere for a second."""
     found = estimator_with(HDPSettings(rounds=(2,), proposal_rounds=1)).fit_with_history((1,), jax.random.key(0))

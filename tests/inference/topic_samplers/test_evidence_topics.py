@@ -182,6 +182,7 @@ def test_a_sweep_for_another_place_does_not(q):
     assert misfit(q, 0.4, 0.8, False) < 1e-6
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "q", ["responsibilities", *(pytest.param(q, marks=pytest.mark.slow) for q in ("prior", "topics"))]
 )

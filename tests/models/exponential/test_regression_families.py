@@ -80,6 +80,7 @@ def test_mean_is_the_gradient_and_natural_inverts_it(float64, family, natural):
     assert np.isfinite(compiled.log_normaliser(legal)).all()
 
 
+@pytest.mark.thorough
 @WHOLE
 def test_draws_have_the_expected_statistics(float64, family, natural):
     """|z| < 5 of 26 averages of 20,000 draws: a false alarm for one key in 60,000."""
