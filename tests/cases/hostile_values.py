@@ -159,7 +159,7 @@ def fits() -> dict[str, Any]:
     return {
         "topics": fitting(),
         "features": fitting(model=lv.models.IBP(), data=ROWS),
-        "images": fitting(model=lv.models.CorrLDA(), data=images),
+        "images": fitting(model=lv.models.GMMixture(), data=images),
         "search": lv.search(lv.from_function(lambda size: -1.0), prior=PRIOR, max_size=2, **QUIET),
         "trace": drawing(),
     }
