@@ -1,4 +1,4 @@
-"""What the best of some particles settles to: the centre of the q from which a further path is annealed (an anchor).
+"""Anchors: a further path is annealed from a q around what the best of some particles settles to.
 
 A path from the prior may end far from where it comes back to. A second one is shorter if it begins in a q around one
 labelling and one mode of the posterior (`chains.Anchor`). Such a q is found in the same way for every chain. Particles

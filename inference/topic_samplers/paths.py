@@ -1,4 +1,4 @@
-"""Which path LDA's evidence is annealed along: where it starts, how long it is, and whether gains are measured instead.
+"""The path along which LDA's evidence is annealed: its start, its length, and whether gains are measured instead.
 
 A path starts at the prior, or at the responsibilities of a fit where tokens are many. With so many tokens sizes are
 compared by the gains of further topics (`size_gain`), and not by the evidence of each.

@@ -43,20 +43,20 @@ shape.
 KEPT_COPIES = 2
 """Copies of the counts kept per batch: the start on the host, and the state, which is updated in place."""
 PASS_TOPICS, BOUND_TOPICS = 8, 15
-"""How many arrays (word, topic) exist at once, in passes and while the bound is computed.
+"""The number of arrays (word, topic) that exist at once, in passes and while the bound is computed.
 
 In passes (float32) they are the start, the total, the last total, the step, weights, scaled weights, a batch's counts
 and a tile's. For the bound (float64) they are the concentration on host and device, E[log β], four of float32, and the
 terms of log Γ and digamma (10 by `memory_analysis`).
 """
 PASS_PROPORTIONS, BOUND_PROPORTIONS = 3, 3
-"""How many arrays (document, topic) exist at once, in passes and while the bound is computed.
+"""The number of arrays (document, topic) that exist at once, in passes and while the bound is computed.
 
 In passes they are the start, the state and a pass's own. For the bound they are two of float64, and two of float32,
 which count half.
 """
 TILE_COPIES = 4
-"""How many (token, topic) arrays of the tile being worked on exist at once.
+"""The number of arrays (token, topic) of the tile being worked on that exist at once.
 
 They are the topics' weights at the words, responsibilities before and after normalising, and the expected counts.
 """
@@ -67,7 +67,7 @@ They are word numbers and counts as read, where they go (three arrays of 8 bytes
 lists of documents.
 """
 PIECE_COPIES = 3
-"""How many copies exist of a piece of a batch (as read, as arrays of their own, on the device).
+"""The number of copies of a piece of a batch that exist (as read, as arrays of their own, on the device).
 
 Its documents' parameters exist as often: as read, updated, being written.
 """

@@ -137,7 +137,7 @@ def test_search_arithmetic_needs_no_jax(name):
 
 
 def imports() -> dict[str, set[str]]:
-    """Which of our modules, and of the faces of rooms, each module imports. A face hands names on, and is no module."""
+    """Return the modules of ours, and the faces of rooms, that each module imports. A face only hands names on."""
     paths = dict(zip(MODULES, (path for _, path in FILES), strict=True))
     faces = {name for name, path in paths.items() if path.name == "__init__.py"}
     whole = {"lvsearch", "lvsearch.inference", "lvsearch.models"}  # whose faces have names of all rooms
@@ -155,7 +155,7 @@ def room_of(name: str) -> str:
 
 
 def imported_rooms() -> dict[str, set[str]]:
-    """Which other rooms each room imports."""
+    """Return the other rooms that each room imports."""
     rooms: dict[str, set[str]] = {}
     for name, imported in imports().items():
         rooms.setdefault(room_of(name), set()).update({room_of(other) for other in imported} - {room_of(name)})
