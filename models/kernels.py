@@ -9,9 +9,9 @@ changes.
 Effort. On little data compiling takes nearly all of the time, and nearly all of that is LLVM's optimiser. The ascent of
 a mixture of 60 rows compiles in 0.4 s without the optimiser and in 1.5 s with it. It runs in 0.8 ms both ways, since
 most of that is XLA's own overhead between operations. At 4,000 rows of 10 columns it runs in 9 ms without and 4 ms with
-it. So on a CPU, and only there (`KernelOnCPU`), programs marked `brief` or `short` are compiled with less effort where
-their arguments have few elements, and programs marked `once` whatever their arguments are. Programs marked `serial` run
-in one thread.
+it. So on a CPU, and only there, programs marked `brief` or `short` are compiled with less effort where their arguments
+have few elements, and programs marked `once` whatever their arguments are. Programs marked `serial` take many small
+steps: on a CPU they run in one thread, and a GPU gets all of their steps at once (`KernelByDevice`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -48,6 +48,17 @@ array at each of many steps. A sweep over 116,000 tokens and 128 topics took 1.7
 and .84 in one thread.
 """
 
+ONE_LAUNCH: Mapping[str, Any] = {
+    "xla_gpu_enable_command_buffer": (
+        "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,DYNAMIC_SLICE_FUSION,CONDITIONAL,WHILE"
+    )
+}
+"""Options of XLA's GPU compiler that record a whole program, its loops too, as one graph, which is launched at once.
+
+By default XLA records a loop's body alone. The host then starts two things in every step, the graph of the body and the
+loop's condition, and waits for the condition. Needs CUDA 12.3; an older one ignores `WHILE`.
+"""
+
 SOME_EFFORT: tuple[Mapping[str, Any], ...] = (
     {
         "xla_backend_optimization_level": 2,
@@ -68,11 +79,19 @@ of 82 rows took 9.0 ms of both cores a step, and 4.5 ms of one core so, with the
 _OUTSIDE = get_opaque_trace_state()  # JAX's state outside of all programs, where nothing is being traced
 
 
-def goes_to_cpu() -> bool:
-    """Return True if programs called now run on a CPU, by the device of the context or, without one, JAX's default."""
+def platform_now() -> str:
+    """Return where programs called now run, "cpu", "gpu" or "tpu": by the context's device or, without one, JAX's
+    default.
+    """
     config: Any = jax.config  # its attributes are made when JAX is imported
     device = config.jax_default_device
-    return (jax.default_backend() if device is None else getattr(device, "platform", device)) == "cpu"
+    platform = jax.default_backend() if device is None else getattr(device, "platform", device)
+    return "gpu" if platform in ("cuda", "rocm") else platform
+
+
+def goes_to_cpu() -> bool:
+    """Return True if programs called now run on a CPU (`platform_now`)."""
+    return platform_now() == "cpu"
 
 
 def full_precision(function: Callable[P, R]) -> Callable[P, R]:
@@ -131,8 +150,8 @@ def kernel(
         once in a fit that does so a hundred times.
     short: compile with some effort where arguments have few elements, and with `once` for any arguments. Use it for
         samplers that a fit runs for some dozens of sweeps.
-    serial: on a CPU, run in the calling thread alone. Use it for samplers that take many small steps, of which callers
-        run several in threads of their own.
+    serial: on a CPU, run in the calling thread alone; on a GPU, be launched as one graph. Use it for samplers that take
+        many small steps, of which callers run several in threads of their own.
     few: a function of the program's arguments that returns True where `brief` and `short` hold; None: where the
         arguments have at most `FEW_ELEMENTS` elements.
     """
@@ -147,16 +166,18 @@ def kernel(
         if not (brief or once or short or serial):
             return program()
         choices = (ONE_THREAD, {}) if serial else SOME_EFFORT if short else LITTLE_EFFORT
-        return KernelOnCPU(precise, program, choices, _always if once or serial else few or _have_few_elements)
+        of_platform = {"cpu": choices, "gpu": (ONE_LAUNCH, {})} if serial else {"cpu": choices}
+        return KernelByDevice(precise, program, of_platform, _always if once or serial else few or _have_few_elements)
 
     return compiled
 
 
-class KernelOnCPU:
-    """A compiled function with the interface of `jax.jit`'s, which on a CPU is compiled with special compiler options.
+class KernelByDevice:
+    """A compiled function with the interface of `jax.jit`'s, compiled with special options on some kinds of devices.
 
     function: the function to compile. program: compiles it, with the keyword arguments of `jax.jit`.
-    choices: sets of options of XLA's CPU compiler. The first that the installed version accepts is used.
+    choices: by platform ("cpu", "gpu"), sets of options of XLA's compiler. The first set that the installed version
+        accepts is used. On other platforms there are no options.
     few: a function of the arguments that returns True where the options are used.
     """
 
@@ -164,24 +185,26 @@ class KernelOnCPU:
         self,
         function: Callable[..., Any],
         program: Callable[..., Any],
-        choices: Sequence[Mapping[str, Any]],
+        choices: Mapping[str, Sequence[Mapping[str, Any]]],
         few: Callable[..., bool],
     ) -> None:
         update_wrapper(self, function)
         self._choices, self._few = choices, few
         self._optimised = program()
         self._program = program
-        self._on_cpu: Any = None
+        self._with_options: dict[str, Any] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # inside another program nothing is compiled separately, JAX rejects compiler options, lengths may be symbols
-        if get_opaque_trace_state() != _OUTSIDE or not goes_to_cpu():
+        if get_opaque_trace_state() != _OUTSIDE:
             return self._optimised(*args, **kwargs)
-        if not self._few(*args, **kwargs):
+        platform = platform_now()
+        if platform not in self._choices or not self._few(*args, **kwargs):
             return self._optimised(*args, **kwargs)
-        if self._on_cpu is None:
-            self._on_cpu = self._program(compiler_options=_first_known(self._choices))
-        return self._on_cpu(*args, **kwargs)
+        if platform not in self._with_options:
+            options = _first_known(self._choices[platform])
+            self._with_options[platform] = self._program(compiler_options=options)
+        return self._with_options[platform](*args, **kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:
         """Return the optimised program traced for these arguments, like the method of `jax.jit`."""
@@ -197,7 +220,7 @@ class KernelOnCPU:
 
     def _cache_size(self) -> int:
         """Return how many programs have been compiled, like the method of `jax.jit`."""
-        return self._optimised._cache_size() + (0 if self._on_cpu is None else self._on_cpu._cache_size())
+        return self._optimised._cache_size() + sum(each._cache_size() for each in self._with_options.values())
 
 
 def _always(*args: Any, **kwargs: Any) -> bool:

@@ -26,6 +26,7 @@ from programs import Watch, dataset
 import lvsearch as lv
 from lvsearch.inference.engine.estimator import estimator
 from lvsearch.inference.topic_samplers.size_gain import GainEffort, gain_of_last_topics
+from lvsearch.models.kernels import ONE_LAUNCH
 
 H100 = """
 gpu_device_info {
@@ -47,6 +48,7 @@ gpu_device_info {
   cuda_compute_capability { major: 9 }
   registers_per_core_limit: 65536
   registers_per_block_limit: 65536
+  driver_version: "12.8.0"
 }
 runtime_version { major: 12 minor: 8 }
 platform_name: "CUDA"
@@ -140,7 +142,7 @@ def fact(program: str, kernel: str, compiled: Any) -> Fact:
     )
 
 
-def compiled_for(device: Any, program: str, trace: Any, **options: bool) -> Any:
+def compiled_for(device: Any, program: str, trace: Any, **options: bool | str) -> Any:
     closed, place = trace.jaxpr, jax.sharding.SingleDeviceSharding(device)
 
     def again(*leaves: Any) -> Any:
@@ -166,7 +168,7 @@ def main(path: str) -> None:
     device = topologies.get_topology_desc(platform="cuda", target_config=H100, topology="1x1x1").devices[0]
     found: dict[str, list[Any]] = {}
 
-    def add(title: str, kernel: str, double: bool, trace: Any, **options: bool) -> None:
+    def add(title: str, kernel: str, double: bool, trace: Any, **options: bool | str) -> None:
         program = f"gpu_{title}_{kernel.replace('.', '_')}_{64 if double else 32}"
         with jax.enable_x64(double):
             compiled = compiled_for(device, program, trace, **options)
@@ -185,7 +187,8 @@ def main(path: str) -> None:
         {"gain": lambda: gain_of_last_topics(m.LDA(), data, (64,), fitted.estimate, jax.random.key(0), work, 10)}
     ).items():
         if kernel in GAIN:
-            add("gain", kernel, double, trace)
+            add("gain", kernel, double, trace, **ONE_LAUNCH)
+            add("gain_by_default", kernel, double, trace)
     plans = {
         name: estimator(model, dataset(model, data)).memory_plan((size,)).peak_bytes
         for name, (model, data, size) in PASSES.items()

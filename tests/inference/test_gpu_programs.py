@@ -43,6 +43,11 @@ class Compiled(NamedTuple):
         assert texts, f"XLA left no PTX of {fact['program']}"
         return {found for text in texts for found in re.findall(r"\b(?:atom|red)\.[\w.]*(?:add|cas|exch)[\w.]*", text)}
 
+    def started_by_host(self, fact: dict[str, Any]) -> list[str]:
+        """What the host starts when it calls one program, by XLA's names, those of loops' bodies once."""
+        (path,) = self.programs.glob(f"*jit_{fact['program']}.thunk_sequence_after_thunk_passes.txt")
+        return re.findall(r"^\d+: (k\w+)", path.read_text(), re.MULTILINE)
+
 
 @pytest.fixture(scope="module")
 def plugin(tmp_path_factory: pytest.TempPathFactory) -> str:
@@ -110,6 +115,14 @@ def test_a_step_over_a_wide_group_of_tokens_starts_few_kernels(compiled):
     found = {fact["kernel"].rsplit(".", 1)[1]: fact["launches_of_loops"] for fact in compiled.facts["gain"]}
     assert found["settle"][0] <= 28
     assert found["_advance_serially"][1] <= 34
+
+
+def test_all_sweeps_over_wide_groups_are_one_launch(compiled):
+    """By default the host would start the loop over sweeps itself, and in it that over groups."""
+    for fact in compiled.facts["gain"]:
+        assert compiled.started_by_host(fact) == ["kCommandBuffer"]
+    for fact in compiled.facts["gain_by_default"]:
+        assert "kWhile" in compiled.started_by_host(fact)
 
 
 def test_temporaries_are_within_the_memory_plan(compiled):
