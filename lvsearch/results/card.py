@@ -20,6 +20,7 @@ from lvsearch.results.wording import (
     gives_number_in_use,
     is_nothing_compared,
     limit_in_words,
+    may_fall_further,
     may_rise_further,
     name_of_chains,
     observation_name,
@@ -65,7 +66,8 @@ def facts(result: Findings, held_out: pd.DataFrame | None = None) -> tuple[Fact,
         return (*(Fact(*each) for each in found), *_failures_fact(result), *_search_facts(result))
     found, asked = _probability_fact(result), result.scrutiny
     limit, number_open = limit_in_words(result), open_number_in_words(result)
-    is_weighed = not (result.evaluator.nested or is_nothing_compared(result) or may_rise_further(result))
+    open_ended = may_rise_further(result) or may_fall_further(result)
+    is_weighed = not (result.evaluator.nested or is_nothing_compared(result) or open_ended)
     influence = f"; {result.influence.describe()}" if is_weighed else ""
     held_out_fact = Fact("held-out", _held_out_in_words(result, held_out))
     return (

@@ -102,6 +102,8 @@ def _most_probable(result: Findings) -> str:
         return f"nothing to compare: {best} {verb_of_size(result, found.best)} the only size allowed"
     if is_nothing_compared(result):
         return f"no comparison yet: {best} {verb_of_size(result, found.best)} the only size measured{hidden}"
+    if may_fall_further(result):
+        return f"no single number yet: fewer than {_smallest_measured(result)}, and smaller numbers were not measured"
     if not found.is_decided and result.partitions is not None:
         return f"no single number yet: {name_of_chains(result)} do not agree, and name {_candidates_in_words(result)}"
     if not found.is_decided:
@@ -183,9 +185,10 @@ def _log_allowed(result: Findings) -> float:
 
 def has_probabilities(result: Findings) -> bool:
     """Return True if the probabilities of sizes say something: two sizes or more were compared, errors are small
-    enough, and the search was not stopped while the evidence rose.
+    enough, and the search was not stopped while the evidence rose, or fell from the smallest size measured on.
     """
-    return result.estimated.is_decided and not is_nothing_compared(result) and not may_rise_further(result)
+    open_ended = may_rise_further(result) or may_fall_further(result)
+    return result.estimated.is_decided and not is_nothing_compared(result) and not open_ended
 
 
 def is_number_open(result: Findings) -> bool:
@@ -325,6 +328,22 @@ def may_rise_further(result: Findings) -> bool:
     return not result.is_finished and allowed and _end_reached(result) is not None
 
 
+def may_fall_further(result: Findings) -> bool:
+    """Return True if an unfinished search has measured gains between sizes, and the most probable size is below all of
+    them.
+    """
+    if result.curve is None or result.is_finished:
+        return False
+    smallest, least = int(result.curve.measured[0]), result.prior.first[0] + 1  # the first size of all has no gain
+    return smallest > least and result.estimated.best[0] < smallest
+
+
+def _smallest_measured(result: Findings) -> str:
+    """Return the smallest size whose gain was measured in words, such as "64 topics"."""
+    assert result.curve is not None
+    return size_in_words(result, (int(result.curve.measured[0]),))
+
+
 def short_answer(result: Findings) -> str:
     """Return the answer of an estimated posterior in a few words, for a title, such as "12 topics; 95 %: 10–14"."""
     found = result.estimated
@@ -336,7 +355,7 @@ def short_answer(result: Findings) -> str:
         return f"{start}nothing to compare" if start else "Nothing to compare"
     if is_nothing_compared(result):
         return f"{start}no comparison yet"
-    if not found.is_decided:
+    if not found.is_decided or may_fall_further(result):
         return f"{start}no single number yet" if start else "No single number yet"
     if is_number_open(result):
         return f"{start}{_rows_held_in_words(result)[0]}{_not_compared_in_words(result)}"
@@ -397,6 +416,11 @@ def probability_in_words(result: Findings) -> str:
         return (
             f"none yet: {size_in_words(result, found.best)} {verb_of_size(result, found.best)} the only size measured. "
             "Give the search more time (seconds=)"
+        )
+    if may_fall_further(result):
+        return (
+            f"none yet: the evidence already falls at {_smallest_measured(result)}, and smaller numbers were not "
+            "measured. Give the search more time (seconds=)"
         )
     if not found.is_decided and result.partitions is not None:
         return (
