@@ -15,8 +15,10 @@ certified interval of every document's likelihood at the estimated (α, β).
 The programs that passes run are in `kernel.py`.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, cast
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import jax
 import numpy as np
@@ -34,7 +36,7 @@ from lvsearch.inference.likelihood.bounds import document_bounds
 from lvsearch.inference.sharding import on_host, split
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.inferred_concentrations import Concentration
-from lvsearch.inference.topics.merging import CANDIDATES, closest_pairs, merge_topics, remove_topics
+from lvsearch.inference.topics.merging import CANDIDATES, closest_pairs, dispensable_topics, merge_topics, remove_topics
 from lvsearch.inference.topics.passes import (
     PassSettings,
     in_lanes,
@@ -48,6 +50,8 @@ from lvsearch.inference.topics.passes import (
 from lvsearch.models.families import PointSimplex
 from lvsearch.models.hyperpriors import GammaPrior
 from lvsearch.models.lda import LDA
+
+T = TypeVar("T")
 
 FLOOR = 1e-30
 """The smallest probability of a word in a topic."""
@@ -261,9 +265,15 @@ class TopicEstimator(BaseEstimator):
             pairs = np.pad(pairs, ((0, 0), (0, n_pairs - pairs.shape[1])), mode="edge")
             merged = _means(counts[pairs[0]] + counts[pairs[1]], eta).T
             topics = _columns(_means(self._with_seeds(counts), eta), capacity)
-            losses = self._document_losses(topics, state.proportions, pairs.astype(np.int32), merged)
+            losses = self._sum_over_documents(
+                partial(kernels.removal_losses, topics=topics, pairs=pairs.astype(np.int32), merged=merged), state
+            )
+            chosen = dispensable_topics(losses, pairs, len(counts), self._fewer_at_once(capacity), given)
+            joint = self._sum_over_documents(
+                partial(kernels.joint_losses, topics=topics, chosen=chosen.astype(np.int32)), state
+            )
             number = min(self._fewer_at_once(len(counts)), len(counts) - n_topics)
-            counts = remove_topics(counts, number, losses, pairs, given)
+            counts = remove_topics(counts, number, losses, pairs, chosen, joint)
         return self._estimate_of(model, counts, passes)
 
     def _fewer_at_once(self, n_topics: int) -> int:
@@ -557,22 +567,15 @@ class TopicEstimator(BaseEstimator):
         gammas, counts = zip(*in_lanes(one_pass, self.packed, gamma, n_lanes), strict=True)
         return join_lanes(gammas, self.packed), sum(counts[1:], start=counts[0])
 
-    def _document_losses(
-        self, topics: np.ndarray, gamma: Any, pairs: Int[np.ndarray, "two pair"], merged: np.ndarray
-    ) -> kernels.Losses:
-        """Return what all documents lose if topics are left out or merged (`kernels.removal_losses`), in nats.
+    def _sum_over_documents(self, program: Callable[[DocumentTiles, Any], T], state: kernels.Counts) -> T:
+        """Return the sum over all documents of what a program returns, a pytree of arrays, float64.
 
-        topics: the probability of each word in each topic, (word, topic).
-        gamma: γ, the Dirichlet parameters of the documents' proportions.
-        pairs: the topics of each pair. merged: the probability of each word in the merged topic of each, (word, pair).
+        program: a function of documents and of γ, the parameters of their proportions.
+        state: counts and documents' parameters.
         """
-        n_lanes = lanes_for(self.packed, topics.shape[1])
-
-        def losses(tiles: DocumentTiles, gamma: Any) -> kernels.Losses:
-            return kernels.removal_losses(tiles, topics, gamma, pairs, merged)
-
-        lanes = [losses(self.packed.tiles, gamma)] if n_lanes == 1 else in_lanes(losses, self.packed, gamma, n_lanes)
-        return kernels.sum_of_losses(lanes)
+        n_lanes, gamma = lanes_for(self.packed, state.total.shape[1]), state.proportions
+        lanes = [program(self.packed.tiles, gamma)] if n_lanes == 1 else in_lanes(program, self.packed, gamma, n_lanes)
+        return kernels.sum_of_parts(lanes)
 
     def _document_bound(self, log_topics: Array, gamma: Any, alpha: np.ndarray) -> float:
         """Return the documents' part of the lower bound on the log evidence, in nats. Call it under

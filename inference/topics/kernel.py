@@ -21,7 +21,7 @@ MEAN_FIELD is coordinate ascent on the evidence bound.
 
 from collections.abc import Callable, Iterable
 from functools import partial, reduce
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -37,9 +37,11 @@ from lvsearch.models.kernels import kernel
 
 TINY = 1e-30
 """The smallest number that is divided by."""
+T = TypeVar("T")
+
 LEAST_REST, MOST_ODDS = 1e-6, 3.0
-"""Limits in `removal_losses`: the least that 1 − r or 1 − θ may be, so that no token costs more than 13.8 nats; and the
-largest odds r / (1 − r). Larger odds are those of topics that are needed in any case.
+"""Limits in `removal_losses` and `joint_losses`: the least that 1 − r or 1 − θ may be, so that no token costs more than
+13.8 nats; and the largest odds r / (1 − r). Larger odds are those of topics that are needed in any case.
 """
 OVERSHOT = 1e-5
 """The loss of a pass, in nats per token, that shows that momentum had moved the topics too far ahead.
@@ -500,19 +502,15 @@ def _documents_bounds(tiles: DocumentTiles, expected_log_topics: Array, gamma: A
 
 
 class Losses(NamedTuple):
-    """The log-likelihood that documents lose if topics are left out or merged, in nats (`removal_losses`).
+    """The log-likelihood that documents lose if one topic is left out, or two are merged, in nats (`removal_losses`).
 
     | field | shape | meaning |
     |---|---|---|
     | `without` | (topic,) | the loss without a topic |
-    | `extra_without_both` | (topic, topic) | about the loss without both, minus `without` of each; may be negative |
     | `merged` | (pair,) | the loss if the topics of a pair are one |
-
-    The diagonal of `extra_without_both` has no meaning.
     """
 
     without: Any
-    extra_without_both: Any
     merged: Any
 
 
@@ -521,8 +519,8 @@ class Losses(NamedTuple):
 @counted
 def removal_losses(
     tiles: DocumentTiles,
-    topics: Float[Array, "word topic"],
     gamma: Float[Array, "batch tile document topic"],
+    topics: Float[Array, "word topic"],
     pairs: Int[Array, "two pair"] | np.ndarray,
     merged: Float[Array, "word pair"],
     mesh: Mesh | None = None,
@@ -535,71 +533,131 @@ def removal_losses(
 
         Σ_w c_w log 1/(1 − r_wk) − n log 1/(1 − θ_k)
 
-    Without k and l it loses both, and Σ_w c_w log 1/(1 − o_wk o_wl) − n log 1/(1 − o_k o_l) more, with o_wk = r_wk / (1
-    − r_wk) and o_k = θ_k / (1 − θ_k). The first order of this is returned, with odds of at most `MOST_ODDS`. It is
-    large for two equal topics: one can be spared, not both. If k and l are merged into a topic β, p_w changes by (θ_k +
-    θ_l) β_w − θ_k β_wk − θ_l β_wl. Losses are summed over documents.
+    If k and l are merged into a topic β, p_w changes by (θ_k + θ_l) β_w − θ_k β_wk − θ_l β_wl. Losses are summed over
+    documents.
 
     tiles: the documents, each array (batch, tile, …).
-    topics: β, the probability of each word in each topic; 0 for topics that do not exist.
     gamma: γ, the Dirichlet parameters of the documents' proportions.
+    topics: β, the probability of each word in each topic; 0 for topics that do not exist.
     pairs: the topics of each pair to be merged.
     merged: the probability of each word in the merged topic of each pair.
     mesh: the devices that share the tiles of every batch.
 
     Returns: the losses of all documents, summed in the type of `topics`.
     """
-    specs = (along(1), EVERYWHERE, along(1), EVERYWHERE, EVERYWHERE)
+    specs = (along(1), along(1), EVERYWHERE, EVERYWHERE, EVERYWHERE)
     made = over_devices(partial(_removal_losses, mesh), mesh, specs, EVERYWHERE)
-    return made(tiles, topics, gamma, pairs, merged)
+    return made(tiles, gamma, topics, pairs, merged)
 
 
 def _removal_losses(
-    mesh: Mesh | None, tiles: DocumentTiles, topics: Array, gamma: Array, pairs: Array, merged: Array
+    mesh: Mesh | None, tiles: DocumentTiles, gamma: Array, topics: Array, pairs: Array, merged: Array
 ) -> Losses:
     """Return the losses of the documents of all devices, from the tiles of one (see `removal_losses`)."""
     tiles, pairs = jax.tree.map(jnp.asarray, (tiles, pairs))
 
-    def removal_terms(shares: Array, counts: Array | np.ndarray) -> tuple[Array, Array]:
-        """Return Σ count · log 1/(1 − share) of each topic, and Σ count · odds · odds of each pair of topics.
+    def removal_terms(shares: Array, counts: Array | np.ndarray) -> Array:
+        """Return Σ count · log 1/(1 − share) of each topic, of words or documents: shares (…, topic), counts (…)."""
+        return -(counts[..., None] * jnp.log(jnp.maximum(1 - shares, LEAST_REST))).sum(tuple(range(counts.ndim)))
 
-        shares: of words or documents, (…, topic). counts: of the same, (…).
-        """
-        rest = jnp.maximum(1 - shares, LEAST_REST)
-        odds = jnp.minimum(shares / rest, MOST_ODDS)
-        axes = tuple(range(counts.ndim))
-        return -(counts[..., None] * jnp.log(rest)).sum(axes), jnp.tensordot(
-            odds * counts[..., None], odds, (axes, axes)
-        )
-
-    def one_tile(sums: Losses, x: tuple[DocumentTiles, Array]) -> tuple[Losses, None]:
-        tile, g = x
-        # the parts θ_k β_wk of each word's probability, and their sum p_w
-        theta = g / jnp.maximum(g.sum(-1, keepdims=True), TINY)
-        parts = topics[tile.words] * theta[tile.slots][:, None]
-        p_words = jnp.maximum(parts.sum(-1, keepdims=True), TINY)
+    def of_tile(tile: DocumentTiles, gamma: Array) -> Losses:
+        theta, parts, p_words = _word_parts(tile, topics, gamma)
         # without topics: terms of words, with shares r_wk, minus terms of documents, with shares θ_k
-        words = removal_terms(parts / p_words, tile.counts)
-        documents = removal_terms(theta, per_document(tile.counts.sum(-1), tile.slots, len(theta)))
+        of_documents = removal_terms(theta, _tokens_of_documents(tile, theta))
         # merged topics: by which share of itself p_w changes
         of_merged = (theta[:, pairs[0]] + theta[:, pairs[1]])[tile.slots][:, None] * merged[tile.words]
         change = (of_merged - parts[..., pairs[0]] - parts[..., pairs[1]]) / p_words
         of_pairs = -(tile.counts[..., None] * jnp.log1p(jnp.maximum(change, LEAST_REST - 1))).sum((0, 1))
-        found = Losses(words[0] - documents[0], words[1] - documents[1], of_pairs)
-        return jax.tree.map(jnp.add, sums, found), None
+        return Losses(removal_terms(parts / p_words, tile.counts) - of_documents, of_pairs)
 
-    def one_batch(sums: Losses, x: tuple[DocumentTiles, Array]) -> tuple[Losses, None]:
+    zeros = Losses(jnp.zeros(topics.shape[1], topics.dtype), jnp.zeros(merged.shape[1], topics.dtype))
+    return total_over(_sum_over_tiles(of_tile, tiles, gamma, zeros), mesh)
+
+
+@tiles_over_devices
+@kernel(static_argnames=("mesh",), brief=True)
+@counted
+def joint_losses(
+    tiles: DocumentTiles,
+    gamma: Float[Array, "batch tile document topic"],
+    topics: Float[Array, "word topic"],
+    chosen: Int[Array, " chosen"] | np.ndarray,
+    mesh: Mesh | None = None,
+) -> Float[Array, "chosen topic"]:
+    """Return about how much more the documents lose without two topics than without each alone, in nats.
+
+    With r_wk, θ_k and c_w as in `removal_losses`, a document without topics k and l loses what it loses without each,
+    and
+
+        Σ_w c_w log 1/(1 − o_wk o_wl) − n log 1/(1 − o_k o_l)
+
+    more, with o_wk = r_wk / (1 − r_wk) and o_k = θ_k / (1 − θ_k). The first order of this is returned, with odds of at
+    most `MOST_ODDS`. It is large for two equal topics: one can be spared, not both. It may be negative.
+
+    tiles, gamma, topics, mesh: as in `removal_losses`.
+    chosen: the topics k, each of which is left out together with every topic l.
+
+    Returns: the sums over documents, in the type of `topics`; where k is l, a number without meaning.
+    """
+    specs = (along(1), along(1), EVERYWHERE, EVERYWHERE)
+    made = over_devices(partial(_joint_losses, mesh), mesh, specs, EVERYWHERE)
+    return made(tiles, gamma, topics, chosen)
+
+
+def _joint_losses(mesh: Mesh | None, tiles: DocumentTiles, gamma: Array, topics: Array, chosen: Array) -> Array:
+    """Return the joint losses of the documents of all devices, from the tiles of one (see `joint_losses`)."""
+    tiles, chosen = jax.tree.map(jnp.asarray, (tiles, chosen))
+
+    def joint_terms(shares: Array, counts: Array | np.ndarray) -> Array:
+        """Return Σ count · odds_k · odds_l, (chosen, topic), of words or documents: shares (…, topic), counts (…)."""
+        odds, axes = jnp.minimum(shares / jnp.maximum(1 - shares, LEAST_REST), MOST_ODDS), tuple(range(counts.ndim))
+        return jnp.tensordot(odds[..., chosen] * counts[..., None], odds, (axes, axes))
+
+    def of_tile(tile: DocumentTiles, gamma: Array) -> Array:
+        theta, parts, p_words = _word_parts(tile, topics, gamma)
+        of_documents = joint_terms(theta, _tokens_of_documents(tile, theta))
+        return joint_terms(parts / p_words, tile.counts) - of_documents
+
+    zeros = jnp.zeros((len(chosen), topics.shape[1]), topics.dtype)
+    return total_over(_sum_over_tiles(of_tile, tiles, gamma, zeros), mesh)
+
+
+def _word_parts(tile: DocumentTiles, topics: Array, gamma: Array) -> tuple[Array, Array, Array]:
+    """Return the proportions θ of a tile's documents, the parts θ_k β_wk of each word's probability, and their sum p_w.
+
+    gamma: γ of the tile's documents, (document, topic).
+    """
+    theta = gamma / jnp.maximum(gamma.sum(-1, keepdims=True), TINY)
+    parts = topics[tile.words] * theta[tile.slots][:, None]
+    return theta, parts, jnp.maximum(parts.sum(-1, keepdims=True), TINY)
+
+
+def _tokens_of_documents(tile: DocumentTiles, theta: Array) -> Array:
+    """Return the number of tokens of each document of a tile; `theta` has a row for each document."""
+    return per_document(tile.counts.sum(-1), tile.slots, len(theta))
+
+
+def _sum_over_tiles(of_tile: Callable[[DocumentTiles, Array], T], tiles: DocumentTiles, gamma: Array, zeros: T) -> T:
+    """Return the sum over all tiles, (batch, tile), of what a function of a tile and its γ returns.
+
+    zeros: the sum over no tiles.
+    """
+
+    def one_tile(sums: T, x: tuple[DocumentTiles, Array]) -> tuple[T, None]:
+        return jax.tree.map(jnp.add, sums, of_tile(*x)), None
+
+    def one_batch(sums: T, x: tuple[DocumentTiles, Array]) -> tuple[T, None]:
         return jax.lax.scan(one_tile, sums, x)
 
-    n_topics, n_pairs = topics.shape[1], merged.shape[1]
-    zeros = Losses(*(jnp.zeros(shape, topics.dtype) for shape in ((n_topics,), (n_topics, n_topics), (n_pairs,))))
-    sums, _ = jax.lax.scan(one_batch, zeros, (tiles, gamma))
-    return total_over(sums, mesh)
+    return jax.lax.scan(one_batch, zeros, (tiles, gamma))[0]
 
 
-def sum_of_losses(parts: Iterable[Losses]) -> Losses:
-    """Return the losses of all documents from those of each part, added one after another in float64."""
-    return Losses(*reduce(lambda sums, part: tuple(map(np.add, sums, part)), parts, (np.zeros(()),) * 3))
+def sum_of_parts(parts: Iterable[T]) -> T:
+    """Return the sum of equal pytrees of arrays, one of each part of the documents, added in turn in float64."""
+    return reduce(
+        lambda sums, part: jax.tree.map(np.add, sums, part),
+        (jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), part) for part in parts),
+    )
 
 
 @kernel(once=True)

@@ -52,12 +52,32 @@ def merge_topics(counts: Float[np.ndarray, "topic word"], size: int) -> Float[np
     return counts[remains]
 
 
+def dispensable_topics(
+    losses: Losses, pairs: Int[np.ndarray, "two pair"], n_topics: int, most: int, given: int = 0
+) -> Int[np.ndarray, " chosen"]:
+    """Return the topics of which some may go: those that are needed least, and the second ones of the cheapest pairs.
+
+    losses: the documents' losses. Arrays over topics may be longer than `n_topics`.
+    pairs: the topics of each pair that may be merged.
+    most: the largest number of topics that go. Twice as many that are needed least are returned.
+    given: how many topics stay as they are, the first ones.
+
+    Returns: up to 3 `most` topics, the last one again and again if there are fewer, in increasing order; none if all
+        topics are given.
+    """
+    least = given + np.argsort(losses.without[given:n_topics], kind="stable")[: 2 * most]
+    seconds = pairs[1, np.argsort(losses.merged, kind="stable")[:most]]
+    chosen = np.union1d(least, seconds[seconds >= given])
+    return np.pad(chosen, (0, 3 * most - len(chosen)), mode="edge") if len(chosen) else chosen
+
+
 def remove_topics(
     counts: Float[np.ndarray, "topic word"],
     number: int,
     losses: Losses,
     pairs: Int[np.ndarray, "two pair"],
-    given: int = 0,
+    chosen: Int[np.ndarray, " chosen"],
+    joint: Float[np.ndarray, "chosen place"],
 ) -> Float[np.ndarray, "fewer word"]:
     """Return expected word counts after at most `number` topics were left out or merged, (topic, word).
 
@@ -67,15 +87,17 @@ def remove_topics(
     counts: expected word counts of each topic.
     losses: the documents' losses. Arrays over topics may be longer than `counts`.
     pairs: the topics of each pair that may be merged.
-    given: how many topics stay as they are, the first ones.
+    chosen: the topics that may go (`dispensable_topics`).
+    joint: how much more is lost without each of these and another topic (`joint_losses`), which may be longer too.
     """
     counts, n_topics = counts.copy(), len(counts)
     without, merged = losses.without[:n_topics].copy(), losses.merged.copy()
-    remains, free = np.ones(n_topics, bool), np.arange(n_topics) >= given  # free: neither removed nor merged yet
+    remains, free = np.ones(n_topics, bool), np.ones(n_topics, bool)  # free: neither removed nor merged yet
+    may_go = np.isin(np.arange(n_topics), chosen)
     for _ in range(number):
-        of_topics = np.where(free, without, np.inf)
-        of_pairs = np.where(free[pairs].all(0), merged, np.inf)
-        if not free.any():
+        of_topics = np.where(free & may_go, without, np.inf)
+        of_pairs = np.where(free[pairs].all(0) & may_go[pairs[1]], merged, np.inf)
+        if not np.isfinite([of_topics.min(), of_pairs.min()]).any():
             break
         if of_pairs.min() < of_topics.min():
             kept, gone = pairs[:, np.argmin(of_pairs)]
@@ -85,7 +107,7 @@ def remove_topics(
             gone = np.argmin(of_topics)
         remains[gone] = free[gone] = False
         # The others are needed more now: of two equal topics the second. So is the merger of such a topic.
-        extra = losses.extra_without_both[gone, :n_topics]
+        extra = joint[np.flatnonzero(chosen == gone)[0], :n_topics]
         without += extra
         merged += np.maximum(extra, 0.0)[pairs].sum(0)
     return counts[remains]

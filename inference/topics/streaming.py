@@ -25,7 +25,7 @@ gradient of the evidence bound (its Eq. 24), since the mean of M n_m over the mi
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import fsum, inf
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
@@ -55,6 +55,8 @@ from lvsearch.inference.topics.passes import BatchCounts, PassSettings, passes_i
 from lvsearch.models.families import PointSimplex
 from lvsearch.models.kernels import kernel
 from lvsearch.models.lda import LDA
+
+T = TypeVar("T")
 
 
 def estimator_of_lda(model: LDA, data: Dataset) -> TopicEstimator:
@@ -208,22 +210,19 @@ class StreamedTopicEstimator(TopicEstimator):
             total = total + counts
         return gammas, total
 
-    def _document_losses(
-        self, topics: np.ndarray, gamma: Any, pairs: Int[np.ndarray, "two pair"], merged: np.ndarray
-    ) -> kernels.Losses:
-        """Return what all documents lose if topics are left out or merged (`kernels.removal_losses`), in nats.
+    def _sum_over_documents(self, program: Callable[[DocumentTiles, Any], T], state: kernels.Counts) -> T:
+        """Return the sum over all documents of what a program returns, a pytree of arrays, float64.
 
-        topics: the probability of each word in each topic, (word, topic).
-        gamma: γ, the Dirichlet parameters of every document's proportions, on disk.
-        pairs: the topics of each pair. merged: the probability of each word in the merged topic of each, (word, pair).
+        program: a function of documents and of γ, the parameters of their proportions.
+        state: counts and, on disk, documents' parameters.
         """
-        gammas = cast(ScratchArray, gamma)
+        gammas = cast(ScratchArray, state.proportions)
 
-        def losses(piece: DocumentPiece) -> kernels.Losses:
+        def of_piece(piece: DocumentPiece) -> T:
             tiles, here = DocumentTiles(*(leaf[None] for leaf in piece.tiles)), gammas.read(piece.first, piece.last)
-            return kernels.removal_losses(tiles, topics, here[None], pairs, merged)
+            return program(tiles, here[None])
 
-        return kernels.sum_of_losses(map(losses, self._documents.pieces()))
+        return kernels.sum_of_parts(map(of_piece, self._documents.pieces()))
 
     def _document_bound(self, log_topics: Array, gamma: Any, alpha: np.ndarray) -> float:
         """Return the documents' part of the lower bound on the log evidence, in nats, float64.

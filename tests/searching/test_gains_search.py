@@ -60,7 +60,9 @@ def test_the_planted_number_is_found_and_fits_begin_with_more_topics(gains_from_
     # stopped after its first gain, which was a loss, a search names no size: it gave one topic more than 99 %
     cut = replace(result, state=replace(result.state, visits=result.visits[:2], stopped="interrupted"))
     told = " ".join(cut.summary().split())
-    start = "Unfinished (interrupted): no single number yet: fewer than 4 topics, and smaller numbers were not measured."
+    start = (
+        "Unfinished (interrupted): no single number yet: fewer than 4 topics, and smaller numbers were not measured."
+    )
     assert told.startswith(start)
     assert "none yet: the evidence already falls at 4 topics" in told
     assert "99 %" not in told

@@ -182,18 +182,28 @@ OPEN_END = {
 """A planted corpus of 36 topics: gains and errors as a search measured them."""
 
 
-def test_gains_that_may_end_abruptly_are_measured_again():
-    trials = dict.fromkeys(OPEN_END, 1)
+def test_two_levels_that_fit_clearly_better_than_a_curve_take_its_place():
     curve = evidence_curve(measured(OPEN_END))
+    assert curve is not None
+    assert curve.smooth is None
+    best, first, last = curve.answer(Geometric(0.05))
+    assert best == 36
+    assert 24 < first < 36 < last < 50
+
+
+def test_gains_that_may_end_abruptly_are_measured_again():
+    """With errors a tenth larger two levels are no longer clearly better."""
+    found = {size: (gain, 1.1 * error) for size, (gain, error) in OPEN_END.items()}
+    curve = evidence_curve(measured(found))
     assert curve is not None
     assert curve.smooth is not None
     assert curve.smooth.may_end_abruptly
-    step = next_measured(measured(OPEN_END), trials, Geometric(0.05), 3, None, first=16)
+    step = next_measured(measured(found), dict.fromkeys(found, 1), Geometric(0.05), 3, None, first=16)
     assert step is not None
     assert step.size in OPEN_END  # no further size
-    assert 23 <= step.size <= 64
-    twice = dict.fromkeys(OPEN_END, 2)
-    assert next_measured(measured(OPEN_END), twice, Geometric(0.05), 3, None, first=16) is None  # 18 times, as found
+    assert 19 <= step.size <= 64
+    twice = dict.fromkeys(found, 2)
+    assert next_measured(measured(found), twice, Geometric(0.05), 3, None, first=16) is None  # 18 times or more
 
 
 def test_on_a_smooth_curve_no_second_fit_is_made_beside_the_answer():

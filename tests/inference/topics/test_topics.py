@@ -31,7 +31,13 @@ from lvsearch.inference.engine.meanfield import (
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics import passes
 from lvsearch.inference.topics.estimator import TopicEstimator, TopicSettings, point_topics
-from lvsearch.inference.topics.merging import alike_pairs, cheapest_pairs, merge_topics, remove_topics
+from lvsearch.inference.topics.merging import (
+    alike_pairs,
+    cheapest_pairs,
+    dispensable_topics,
+    merge_topics,
+    remove_topics,
+)
 from lvsearch.inference.topics.passes import PassSettings, passes_in_lanes
 from lvsearch.models.exponential.digamma import digamma_positive, exp_digamma, log_gamma_positive
 from lvsearch.models.lda import LDA
@@ -430,8 +436,8 @@ def log_likelihood(theta: np.ndarray, topics: np.ndarray) -> float:
 def losses_of(gamma: np.ndarray, topics: np.ndarray, pairs: np.ndarray, merged: np.ndarray) -> kernels.Losses:
     with jax.enable_x64(True):
         tiles = wide(packed()).tiles
-        found = kernels.removal_losses(tiles, topics, per_slot(packed(), gamma), pairs.astype(np.int32), merged)
-    return kernels.sum_of_losses([found])
+        found = kernels.removal_losses(tiles, per_slot(packed(), gamma), topics, pairs.astype(np.int32), merged)
+    return kernels.sum_of_parts([found])
 
 
 def test_losses_with_a_topic_fewer_are_those_of_the_documents():
@@ -461,27 +467,42 @@ def test_the_extra_loss_without_two_topics_is_right_where_both_are_small():
     found = losses_of(gamma, topics, pairs, topics[:, :1])
     both = log_likelihood(gamma, topics) - log_likelihood(gamma[:, [1]], topics[:, [1]])
     extra = both - float(found.without[0] + found.without[2])
-    assert found.extra_without_both[0, 2] == pytest.approx(extra, rel=0.2)
-    assert found.extra_without_both[0, 2] == pytest.approx(found.extra_without_both[2, 0])
+    with jax.enable_x64(True):
+        joint = kernels.joint_losses(
+            wide(packed()).tiles, per_slot(packed(), gamma), topics, np.array([2, 0], np.int32)
+        )
+    assert joint[1, 2] == pytest.approx(extra, rel=0.2)
+    assert joint[0, 0] == pytest.approx(joint[1, 2])
+
+
+def test_the_topics_that_may_go_are_those_needed_least_and_the_second_of_cheap_pairs():
+    losses = kernels.Losses(np.array([1.0, 7.0, 2.0, 8.0, 9.0, 3.0, 0.0]), np.array([5.0, 4.0]))
+    pairs = np.array([[0, 3], [1, 4]])
+    assert dispensable_topics(losses, pairs, 6, 1).tolist() == [0, 2, 4]
+    assert dispensable_topics(losses, pairs, 6, 1, given=1).tolist() == [2, 4, 5]
+    assert dispensable_topics(losses, pairs, 6, 1, given=5).tolist() == [5, 5, 5]
+    assert dispensable_topics(losses, pairs, 6, 1, given=6).tolist() == []
 
 
 def test_of_two_equal_topics_one_is_left_out_and_the_other_stays():
     """Topics 0 and 1 are one topic cut in two, 2 and 3 are others. Without either of 0 and 1 little is lost."""
-    both = np.array([[9.0, 40.0, 0, 0], [40.0, 9.0, 0, 0], [0, 0, 5, 2], [0, 0, 2, 2]])
-    losses = kernels.Losses(np.array([3.0, 2.0, 8.0, 9.0]), both, np.array([20.0, 5.0]))
+    both = np.array([[9.0, 40.0, 0, 0], [40.0, 9.0, 0, 0], [0, 0, 2, 2]])
+    losses = kernels.Losses(np.array([3.0, 2.0, 8.0, 9.0]), np.array([20.0, 5.0]))
     word_counts = np.arange(1.0, 21.0).reshape(4, 5)
-    pairs = np.array([[0, 2], [1, 3]])
-    np.testing.assert_array_equal(remove_topics(word_counts, 1, losses, pairs), word_counts[[0, 2, 3]])
+    pairs, chosen = np.array([[0, 2], [1, 3]]), np.array([0, 1, 3])
+    np.testing.assert_array_equal(remove_topics(word_counts, 1, losses, pairs, chosen, both), word_counts[[0, 2, 3]])
     two_fewer = np.stack([word_counts[0], word_counts[2] + word_counts[3]])  # the cheap merger, not topic 0
-    np.testing.assert_array_equal(remove_topics(word_counts, 2, losses, pairs), two_fewer)
+    np.testing.assert_array_equal(remove_topics(word_counts, 2, losses, pairs, chosen, both), two_fewer)
+    nothing_may = remove_topics(word_counts, 2, losses, pairs, np.array([], int), both[:0])
+    np.testing.assert_array_equal(nothing_may, word_counts)
 
 
 def test_after_a_removal_the_last_copy_of_a_topic_is_not_merged_away():
     """Topics 0 and 1 are equal, and 2 is near them: without 0, a merger of 1 with 2 would cost what 1 is needed for."""
     both = np.array([[0, 40.0, 0, 0], [40.0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]])
-    losses = kernels.Losses(np.array([1.0, 2.0, 9.0, 8.0]), both, np.array([3.0]))
+    losses = kernels.Losses(np.array([1.0, 2.0, 9.0, 8.0]), np.array([3.0]))
     word_counts = np.arange(1.0, 21.0).reshape(4, 5)
-    kept = remove_topics(word_counts, 2, losses, np.array([[1], [2]]))
+    kept = remove_topics(word_counts, 2, losses, np.array([[1], [2]]), np.arange(4), both)
     np.testing.assert_array_equal(kept, word_counts[[1, 2]])
 
 
