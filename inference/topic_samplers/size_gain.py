@@ -83,7 +83,7 @@ class GainEffort(NamedTuple):
 
 
 EFFORTS = (GainEffort(24, 20, 8, 40), GainEffort(60, 40, 10, 80), GainEffort(120, 60, 15, 160))
-"""The work of the first, the second and every further measurement of one gain, with fewer than `MANY_TOKENS` tokens.
+"""The work of the first, the second and every further measurement of one gain, unless tokens are many (`MANY_TOKENS`).
 
 The first one decides most signs: a topic that the data have gains a thousand nats, and one that they do not have loses
 a hundred or two. The smaller size settles for longer, because it begins where two topics were merged. On Cora at 96
@@ -92,8 +92,9 @@ topics, 20 sweeps give a gain of 104 nats and 200 sweeps one of 81.
 
 
 SHORT_EFFORT = GainEffort(temperatures=8, settling=8, averaging=4, settling_merged=12)
-MANY_TOKENS = 1_000_000
-"""A gain is first measured with `SHORT_EFFORT` where tokens are so many. That stands if all paths have the same sign.
+MANY_TOKENS, MANY_PER_TOPIC = 300_000, 5_000
+"""A gain is first measured with `SHORT_EFFORT` where tokens are so many, in all and for each topic: then topics gain or
+lose hundreds to thousands of nats. The measurement stands if all paths have the same sign.
 
 Otherwise `EFFORTS[0]` follows at once. The second measurement is made with `EFFORTS[0]`, the third with `EFFORTS[1]`.
 On 2,400,000 tokens with 40 planted topics the 40th gained 12,400 ± 1,800 nats by the short effort in 27 seconds, and
@@ -124,7 +125,7 @@ def gain_of_last_topic(
     more, paths have half of the temperatures. On news articles (197 topics, 24 pairs) the ends of the two
     directions are then 101 nats a topic apart instead of 79.
 
-    With `MANY_TOKENS`, a short first measurement stands if all of its paths have the same sign.
+    With many tokens (`MANY_TOKENS`), a short first measurement stands if all of its paths have the same sign.
 
     Hyper-parameters that have priors are fixed at the fit's numbers. At other likely numbers the gain differs by
     little, because the evidence is flat in them there.
@@ -136,7 +137,8 @@ def gain_of_last_topic(
     model = cast(LDA, estimate.model)
     if size[0] <= model.n_given:
         raise ValueError(f"got size {size[0]}, expected more than the {model.n_given} topics with seeds: none may go")
-    many = counts_of(data).sum() >= MANY_TOKENS
+    n_tokens = counts_of(data).sum()
+    many = n_tokens >= max(MANY_TOKENS, MANY_PER_TOPIC * size[0])
     earlier = max(trial - 1, 0) if many else trial  # the short measurement takes the place of one
     work = EFFORTS[min(earlier, len(EFFORTS) - 1)]
     most = max(1, size[0] // TOPICS_PER_PAIR) if size[0] >= FEWEST_FOR_SEVERAL else 1

@@ -185,6 +185,16 @@ def test_every_entry_does_so_before_it_begins(ask: Callable[[], object], monkeyp
 def test_a_kernel_is_compiled_with_less_effort_where_its_arguments_are_few():
     total = kernel(short=True, few=lambda rows: len(rows) <= 3)(lambda rows: rows.sum())
     assert total(jnp.ones(4)) == 4.0
-    assert total._on_cpu is None  # four are many
+    assert not total._with_options  # four are many
     assert total(jnp.ones(3)) == 3.0
-    assert total._on_cpu._cache_size() == 1
+    assert total._with_options["cpu"]._cache_size() == 1
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="a machine with a GPU needs no other in its place")
+def test_a_serial_kernel_is_launched_at_once_on_a_gpu(monkeypatch: pytest.MonkeyPatch):
+    """The programs run on a CPU here, which passes over the options of GPUs. What they do is in `test_gpu_programs`."""
+    serial, other = (kernel(**options)(lambda rows: rows.sum()) for options in ({"serial": True}, {"once": True}))
+    monkeypatch.setattr(jax, "default_backend", lambda: "gpu")
+    assert [serial(jnp.ones(3)), other(jnp.ones(3))] == [3.0, 3.0]
+    assert set(serial._with_options) == {"gpu"}
+    assert not other._with_options

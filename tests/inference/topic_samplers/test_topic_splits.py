@@ -287,17 +287,18 @@ def test_large_sizes_merge_the_pairs_that_are_alike_and_never_only_one(
 
 
 @pytest.mark.parametrize(
-    ("trial", "forward", "backward", "temperatures"),
+    ("per_topic", "trial", "forward", "backward", "temperatures"),
     [
-        (0, (900.0, 1200.0), (9000.0, 8000.0), [8]),  # all paths say that the topic gains
-        (0, (-9000.0, -8000.0), (-900.0, -300.0), [8]),
-        (0, (-900.0, -1200.0), (900.0, 800.0), [8, 24]),  # the sign is open
-        (1, (900.0, 1200.0), (9000.0, 8000.0), [24]),
-        (2, (900.0, 1200.0), (9000.0, 8000.0), [60]),
+        (4, 0, (900.0, 1200.0), (9000.0, 8000.0), [8]),  # all paths say that the topic gains
+        (4, 0, (-9000.0, -8000.0), (-900.0, -300.0), [8]),
+        (4, 0, (-900.0, -1200.0), (900.0, 800.0), [8, 24]),  # the sign is open
+        (4, 1, (900.0, 1200.0), (9000.0, 8000.0), [24]),
+        (4, 2, (900.0, 1200.0), (9000.0, 8000.0), [60]),
+        (5, 0, (900.0, 1200.0), (9000.0, 8000.0), [24]),  # 12 tokens are few for three topics
     ],
 )
 def test_with_many_tokens_a_short_measurement_stands_if_all_paths_agree_on_the_sign(
-    monkeypatch, trial, forward, backward, temperatures
+    monkeypatch, per_topic, trial, forward, backward, temperatures
 ):
     asked = []
 
@@ -307,6 +308,7 @@ def test_with_many_tokens_a_short_measurement_stands_if_all_paths_agree_on_the_s
 
     monkeypatch.setattr(size_gain, "gain_of_last_topics", record)
     monkeypatch.setattr(size_gain, "MANY_TOKENS", 12)
+    monkeypatch.setattr(size_gain, "MANY_PER_TOPIC", per_topic)
     data = lv.Corpus.from_matrix(np.ones((4, 3), int)).dataset()
     estimate = Estimate(lv.models.LDA(1.0, ETA), (3,), {"topic_word": np.ones((3, 3))}, -np.inf, np.inf, 1)
     found = size_gain.gain_of_last_topic(estimate.model, data, (3,), estimate, jax.random.key(0), trial)
