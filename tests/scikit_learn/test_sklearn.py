@@ -1,6 +1,7 @@
 """Searches as scikit-learn estimators: scikit-learn's own checks, and what they say in a pipeline."""
 
 import pickle
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -17,9 +18,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from tiers import in_tiers
 
 import lvsearch as lv
-from lvsearch.models import FactorAnalyzerMixture
+from lvsearch.models import DiagonalComponents, FactorAnalyzerMixture, FiniteMixture, FullCovarianceComponents
 from lvsearch.sklearn import FeatureSearch, MixtureSearch, TopicSearch
-from lvsearch.sklearn.mixture_search import most_factors
+from lvsearch.sklearn.mixture_search import full_covariances, most_factors
 
 QUICK = {"max_size": 3, "evidence": "bound", "starts": 1}
 KINDS = ("apple pear plum cherry", "iron tin zinc copper")
@@ -74,6 +75,21 @@ def test_kinds_of_components_are_chosen_by_their_evidence():
     assert search.best_size_ == search.kinds_["best_size"].iloc[0] == 2
     with pytest.raises(ValueError, match='expected "marginal"'):
         MixtureSearch(covariance_type="auto", evidence="bound").fit(rows)
+
+
+def test_in_one_column_full_covariances_are_independent_columns():
+    """The evidence of one component, which mean field gives exactly, is the same at the same numbers."""
+    rows = np.random.default_rng(0).normal(3.0, 2.0, (30, 1))
+    full, diagonal = FullCovarianceComponents.weak(rows), DiagonalComponents.weak(rows)
+    assert (full.spread.shape, 2 * full.spread.rate) == (diagonal.rate.shape, diagonal.rate.rate)  # the rate is half
+    assert full.pseudo_count == diagonal.pseudo_count
+    numbers = replace(full, pseudo_count=1.3, spread=0.8), replace(diagonal, pseudo_count=1.3, rate=0.4)
+    ours, theirs = (lv.fit(FiniteMixture(kind), rows, size=1).estimate.log_lower for kind in numbers)
+    assert ours == pytest.approx(theirs, rel=1e-12)
+    assert isinstance(full_covariances(rows), DiagonalComponents)
+    assert isinstance(full_covariances(np.hstack([rows, rows])), FullCovarianceComponents)
+    kinds = MixtureSearch(covariance_type="auto")._models(lv.Points.from_array(rows))
+    assert list(kinds) == ["full", "tied", "student-full"]
 
 
 def test_low_rank_covariances_and_how_many_factors_are_weighed():
