@@ -47,7 +47,7 @@ KINDS: dict[str, Callable[[np.ndarray], Model]] = {
 AUTO, LOW_RANK = "auto", "low-rank"
 """Further values of covariance_type."""
 SAME_IN_ONE_COLUMN = ("diag", "student-diag")
-"""The values of covariance_type that "auto" leaves out for one column: there, "full" and "student-full" are the same."""
+"""The values of covariance_type that "auto" leaves out for one column, where "full" and "student-full" are the same."""
 AUTO_FACTORS = (1, 2)
 """The numbers of factors of the low-rank mixtures that "auto" tries. It tries at most `most_factors` of them."""
 
