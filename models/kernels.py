@@ -49,7 +49,7 @@ and .84 in one thread.
 """
 
 ONE_LAUNCH: Mapping[str, Any] = {
-    "xla_gpu_enable_command_buffer": ("FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,DYNAMIC_SLICE_FUSION,CONDITIONAL,WHILE")
+    "xla_gpu_enable_command_buffer": "FUSION,CUBLAS,CUBLASLT,CUDNN,CUSTOM_CALL,DYNAMIC_SLICE_FUSION,CONDITIONAL,WHILE"
 }
 """Options of XLA's GPU compiler that record a whole program, its loops too, as one graph, which is launched at once.
 
