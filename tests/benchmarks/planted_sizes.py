@@ -34,13 +34,16 @@ class Row:
         return self.first <= self.planted <= self.last
 
 
-def draw_corpus(rng: np.random.Generator) -> tuple[np.ndarray, int, float, float]:
-    """Draw (counts (1,000 documents, 2,000 words), number of topics, total of α, η)."""
+def draw_corpus(rng: np.random.Generator, length: int = 100) -> tuple[np.ndarray, int, float, float]:
+    """Draw (counts (1,000 documents, 2,000 words), number of topics, total of α, η).
+
+    length: mean number of words of a document.
+    """
     n_topics = int(rng.integers(5, 41))
     eta, total = (float(np.exp(rng.uniform(*np.log(ends)))) for ends in ((0.02, 0.1), (2.0, 10.0)))
     topics = rng.dirichlet(np.full(2000, eta), n_topics)
     proportions = rng.dirichlet(np.full(n_topics, total / n_topics), 1000)
-    lengths = np.maximum(1, rng.poisson(100, 1000))
+    lengths = np.maximum(1, rng.poisson(length, 1000))
     counts = np.stack([rng.multinomial(n, p @ topics) for n, p in zip(lengths, proportions, strict=True)])
     return counts, n_topics, total, eta
 
@@ -60,11 +63,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--corpora", type=int, default=40)
     parser.add_argument("--seed", type=int, default=0, help="of the first corpus; the others follow")
+    parser.add_argument("--length", type=int, default=100, help="mean number of words of a document")
     settings = parser.parse_args()
     rows = []
     print("| planted | best | 95 % | probability | holds it | seconds |\n|---|---|---|---|---|---|")
     for seed in range(settings.seed, settings.seed + settings.corpora):
-        row = search_one(*draw_corpus(np.random.default_rng([seed, 0x9A])), seed)
+        row = search_one(*draw_corpus(np.random.default_rng([seed, 0x9A]), settings.length), seed)
         rows.append(row)
         print(
             f"| {row.planted} | {row.best} | {row.first}–{row.last} | {row.probability:.2f} | "
