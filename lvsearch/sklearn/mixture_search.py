@@ -29,7 +29,7 @@ Search = TypeVar("Search", bound="MixtureSearch")
 def full_covariances(values: np.ndarray) -> FullCovarianceComponents | DiagonalComponents:
     """Return Gaussian components with a full covariance each, with priors in the units of these values.
 
-    In one column they are `DiagonalComponents.weak`: the same distributions, whose chains take three fifths of the time.
+    In one column they are `DiagonalComponents.weak`: the same distributions, whose chains take three fifths as long.
 
     values: the data, (rows, columns)
     """
