@@ -182,6 +182,19 @@ OPEN_END = {
 """A planted corpus of 36 topics: gains and errors as a search measured them."""
 
 
+def test_three_gains_are_a_curve_where_they_lie_on_it_and_not_where_they_end_at_once():
+    """Of abstracts on nematodes, whose gains fade, and of three planted topics."""
+    fading = evidence_curve(measured({64: (1631.0, 102.0), 120: (555.0, 32.0), 244: (22.5, 7.9), 297: (-30.1, 5.3)}))
+    assert fading is not None
+    assert fading.smooth is not None
+    assert fading.smooth.number == 3
+    assert 240 < fading.answer(Geometric(0.01)).best < 280
+    ending = evidence_curve(measured({2: (287.0, 0.5), 3: (225.0, 1.0), 4: (-15.0, 2.9)}))
+    assert ending is not None
+    assert ending.smooth is None
+    assert ending.answer(Geometric(0.01)) == (3, 3, 3)
+
+
 def test_two_levels_that_fit_clearly_better_than_a_curve_take_its_place():
     curve = evidence_curve(measured(OPEN_END))
     assert curve is not None
