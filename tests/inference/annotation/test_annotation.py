@@ -406,6 +406,7 @@ def test_mixture_captions_are_exact():
         np.testing.assert_allclose(found[image], expected, atol=2e-5)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", [pytest.param(GMLDA, marks=pytest.mark.slow), CorrLDA])
 def test_region_distributions_come_from_the_regions_factors(kind):
     """Corr-LDA's caption distribution is their average over the image's regions: with 1/N, which the thesis lacks."""
