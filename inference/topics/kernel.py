@@ -35,10 +35,10 @@ from lvsearch.inference.sharding import EVERYWHERE, along, over_devices, split, 
 from lvsearch.models.exponential.digamma import digamma_positive, exp_digamma, log_gamma_positive
 from lvsearch.models.kernels import kernel
 
-TINY = 1e-30
-"""The smallest number that is divided by."""
 T = TypeVar("T")
 
+TINY = 1e-30
+"""The smallest number that is divided by."""
 LEAST_REST, MOST_ODDS = 1e-6, 3.0
 """Limits in `removal_losses` and `joint_losses`: the least that 1 − r or 1 − θ may be, so that no token costs more than
 13.8 nats; and the largest odds r / (1 − r). Larger odds are those of topics that are needed in any case.

@@ -18,6 +18,7 @@ from lvsearch.results.wording import (
     bounds_in_words,
     component_name,
     gives_number_in_use,
+    has_probabilities,
     is_nothing_compared,
     limit_in_words,
     may_fall_further,
@@ -520,8 +521,8 @@ def _near_estimates(result: Findings) -> pd.DataFrame:
     errors = [known[found.sizes[row]][1] for row in rows]
 
     def shown(values: np.ndarray) -> list[str]:
-        """Return `values` at the shown sizes in per cent, such as "74 %"; empty texts if the evidence cannot decide."""
-        return [in_percent(float(values[row])) if found.is_decided else "" for row in rows]
+        """Return `values` at the shown sizes in per cent, such as "74 %"; empty texts if probabilities say nothing."""
+        return [in_percent(float(values[row])) if has_probabilities(result) else "" for row in rows]
 
     return pd.DataFrame(
         {

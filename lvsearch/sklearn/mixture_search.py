@@ -29,7 +29,8 @@ Search = TypeVar("Search", bound="MixtureSearch")
 def full_covariances(values: np.ndarray) -> FullCovarianceComponents | DiagonalComponents:
     """Return Gaussian components with a full covariance each, with priors in the units of these values.
 
-    In one column they are `DiagonalComponents.weak`: the same distributions, whose chains take three fifths as long.
+    In one column they are `DiagonalComponents.weak`: the same distributions, whose searches take a sixth to a quarter
+    less time.
 
     values: the data, (rows, columns)
     """

@@ -44,7 +44,7 @@ class Compiled(NamedTuple):
         return {found for text in texts for found in re.findall(r"\b(?:atom|red)\.[\w.]*(?:add|cas|exch)[\w.]*", text)}
 
     def started_by_host(self, fact: dict[str, Any]) -> list[str]:
-        """What the host starts when it calls one program, by XLA's names, those of loops' bodies once."""
+        """Return what the host starts when it calls one program, by XLA's names, those of loops' bodies once."""
         (path,) = self.programs.glob(f"*jit_{fact['program']}.thunk_sequence_after_thunk_passes.txt")
         return re.findall(r"^\d+: (k\w+)", path.read_text(), re.MULTILINE)
 

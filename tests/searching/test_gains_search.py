@@ -66,6 +66,7 @@ def test_the_planted_number_is_found_and_fits_begin_with_more_topics(gains_from_
     assert told.startswith(start)
     assert "none yet: the evidence already falls at 4 topics" in told
     assert "99 %" not in told
+    assert "99 %" not in cut._repr_html_()
     assert cut.plot_posterior().get_title(loc="left") == "Unfinished: no single number yet"
 
 

@@ -183,7 +183,7 @@ OPEN_END = {
 
 
 def test_three_gains_are_a_curve_where_they_lie_on_it_and_not_where_they_end_at_once():
-    """Of abstracts on nematodes, whose gains fade, and of three planted topics."""
+    """The first gains are those of abstracts on nematodes, which fade, the second those of three planted topics."""
     fading = evidence_curve(measured({64: (1631.0, 102.0), 120: (555.0, 32.0), 244: (22.5, 7.9), 297: (-30.1, 5.3)}))
     assert fading is not None
     assert fading.smooth is not None
@@ -205,7 +205,7 @@ def test_two_levels_that_fit_clearly_better_than_a_curve_take_its_place():
 
 
 def test_gains_that_may_end_abruptly_are_measured_again():
-    """With errors a tenth larger two levels are no longer clearly better."""
+    """Errors are a tenth larger than measured: two levels are then no longer clearly better."""
     found = {size: (gain, 1.1 * error) for size, (gain, error) in OPEN_END.items()}
     curve = evidence_curve(measured(found))
     assert curve is not None
@@ -283,6 +283,58 @@ def test_the_curve_of_gains_finds_the_end_and_the_power_of_a_straight_line(power
     best, first, last = curve.answer(Uniform(600))
     assert abs(best - 150) <= 1
     assert last - first < 12
+
+
+def gains_of_line(power: float, ends_at: float, slope: float) -> np.ndarray:
+    """Return what the 1st, 2nd, … component gains on a line in a power of the size: 0 at `ends_at`, within ±3,000."""
+    sizes = np.arange(1.0, 6000.0) / ends_at
+    line = -np.log(sizes) if power == 0 else (sizes**-power - 1) / power
+    return np.clip(slope * line, -200.0, 3000.0)
+
+
+def searched(gains: np.ndarray, first: int, scatter: float, random: np.random.Generator) -> tuple[int, int]:
+    """Return the 95 % range at the end of a search that measures these gains, off by `scatter` stated errors."""
+    trials, every, prior = {1: 1}, {}, Geometric(0.01)
+    total = np.concatenate([[0.0], np.cumsum(gains)])
+    while True:
+        found = [
+            Measured(
+                (size,), PooledGain(float(np.mean([g for g, _ in each])), each[0][1] / math.sqrt(len(each)), float(m))
+            )
+            for size, each in every.items()
+            for m in [merged_at(size)]
+        ]
+        step = next_measured(found, trials, prior, 3, None, first=first)
+        if step is None or len(every) > 24:
+            curve = evidence_curve(found)
+            assert curve is not None
+            return curve.answer(prior)[1:]
+        m = merged_at(step.size)
+        gain = (total[step.size] - total[step.size - m]) / m
+        error = max(4.0, 0.08 * abs(gain))
+        every.setdefault(step.size, []).append((gain + scatter * error * random.normal(), error))
+        trials[step.size] = trials.get(step.size, 0) + 1
+
+
+def merged_at(size: int) -> int:
+    """Return how many components a gain is the mean of: one, or up to a sixth of the size from 48 on."""
+    return 1 if size < 48 else size // 6 - size // 6 % 8 if size // 6 > 8 else size // 6
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("scatter", [1.0, 1.5])
+def test_ranges_of_simulated_searches_hold_the_best_size(scatter: float):
+    """Gains fade on lines in six powers and end at 40, 170 or 350; errors are as stated, and half as large again."""
+    held = 0
+    cases = [(power, ends, slope) for power in (-1, 0, 0.5, 1, 2, 3) for ends in (40, 170, 350) for slope in (90, 250)]
+    for number, (power, ends_at, slope) in enumerate(cases):
+        gains = gains_of_line(power, ends_at, slope)
+        best = 1 + int((np.cumsum(gains) + np.log(0.99) * np.arange(len(gains))).argmax())
+        for seed in range(2):
+            random = np.random.default_rng([seed, number])
+            low, high = searched(gains, 16 if ends_at == 40 else 64, scatter, random)
+            held += low <= best <= high
+    assert held >= 64  # of 72 ranges of 95 %: fewer have a chance of 2 %
 
 
 @pytest.mark.thorough
