@@ -41,6 +41,7 @@ class Estimate(NamedTuple):
     | `log_lower` | a lower bound on log p(data | size), or on log p(data | size, θ) for plug-in fits, nats |
     | `log_upper` | an upper bound on the same number; `inf` if none was computed |
     | `passes` | how many passes over the data were made |
+    | `bend` | the size at which the fit of the data bent sharply on the way from more components; None if at none |
 
     Globals are the latent variables that all units share, such as topics. q is their approximate posterior.
     """
@@ -51,6 +52,7 @@ class Estimate(NamedTuple):
     log_lower: float
     log_upper: float
     passes: int
+    bend: int | None = None
 
     def in_file_order(self) -> "Estimate":
         """Return the same fit with arrays in C order, which files have.

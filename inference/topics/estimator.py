@@ -36,8 +36,17 @@ from lvsearch.inference.likelihood.bounds import document_bounds
 from lvsearch.inference.sharding import on_host, split
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.inferred_concentrations import Concentration
-from lvsearch.inference.topics.merging import CANDIDATES, closest_pairs, dispensable_topics, merge_topics, remove_topics
+from lvsearch.inference.topics.merging import (
+    CANDIDATES,
+    bend_of_fits,
+    closest_pairs,
+    dispensable_topics,
+    merge_topics,
+    remove_topics,
+)
 from lvsearch.inference.topics.passes import (
+    LEAST_WORK,
+    Passes,
     PassSettings,
     in_lanes,
     join_lanes,
@@ -53,6 +62,8 @@ from lvsearch.models.lda import LDA
 
 T = TypeVar("T")
 
+SHARED_CAPACITIES = (32, 64)
+"""The lengths of arrays over topics where data are so few that programs take longer to compile than to run."""
 FLOOR = 1e-30
 """The smallest probability of a word in a topic."""
 
@@ -150,7 +161,7 @@ class TopicEstimator(BaseEstimator):
         start: a larger fit, some of whose topics are left out or merged, or a smaller one, to which topics are added
             that start from documents. None starts all topics from documents.
         """
-        (capacity,) = capacity_of(size)
+        capacity = self.capacity(size[0])
         if self.model.seeds is not None:
             self.model.seeds.require_topics(size[0])
         self._lay_out(capacity)
@@ -163,7 +174,7 @@ class TopicEstimator(BaseEstimator):
 
         size: (number of topics,).
         """
-        (capacity,) = capacity_of(size)
+        capacity = self.capacity(size[0])
         return topic_plan(self._packing, capacity, layout_within(self._packing, capacity, self.chunks))
 
     def fit_to_merge(self, size: tuple[int, ...], key: Array) -> Estimate:
@@ -175,12 +186,13 @@ class TopicEstimator(BaseEstimator):
         """
         if self.plug_in:
             return self.fit(size, key, None)
-        (n_topics,), (capacity,) = size, capacity_of(size)
+        (n_topics,) = size
+        capacity = self.capacity(n_topics)
         self._lay_out(capacity)
         model = self._first_model(None)
         alpha, eta = _alpha(model, n_topics, capacity), _eta(model)
         most, tolerance = self.settings.passes_to_merge, self.settings.tolerance
-        state, passes = self._collapsed(
+        state, passes, _ = self._collapsed(
             self.start_counts(n_topics, capacity, key, None, eta), alpha, eta, most, tolerance
         )
         return self._estimate_of(model, np.asarray(state.total)[:, :n_topics].T, passes)
@@ -191,7 +203,8 @@ class TopicEstimator(BaseEstimator):
         """Return a fit with topics integrated out: collapsed passes, then mean-field passes, then the bound on the
         evidence.
         """
-        (n_topics,), (capacity,) = size, capacity_of(size)
+        (n_topics,) = size
+        capacity = self.capacity(n_topics)
         model, refits = self._first_model(start), self.empirical_bayes or bool(self.model.inferred)
         alpha, eta = _alpha(model, n_topics, capacity), _eta(model)
         if start is not None:
@@ -200,7 +213,7 @@ class TopicEstimator(BaseEstimator):
         settings = self.settings
         most = settings.collapsed_passes if start is None else settings.warm_collapsed_passes
         pseudo_counts = self.start_counts(n_topics, capacity, key, start, eta)
-        state, passes = self._collapsed(pseudo_counts, alpha, eta, most, settings.tolerance)
+        state, passes, _ = self._collapsed(pseudo_counts, alpha, eta, most, settings.tolerance)
         if self.model.inferred:
             model = self._refitted(model, state, n_topics)
             alpha, eta = _alpha(model, n_topics, capacity), _eta(model)
@@ -210,7 +223,7 @@ class TopicEstimator(BaseEstimator):
             blocks = [wanted - wanted // 2, wanted // 2]  # few blocks, since momentum begins anew with each
         for each in blocks:
             sweeps = self.settings.mean_field_sweeps
-            state, _ = self._passes(state, alpha, eta, kernels.MEAN_FIELD, sweeps, each, -np.inf)
+            state, _, _ = self._passes(state, alpha, eta, kernels.MEAN_FIELD, sweeps, each, -np.inf)
             if refits:
                 model = self._refitted(model, state, n_topics)
                 alpha, eta = _alpha(model, n_topics, capacity), _eta(model)
@@ -228,10 +241,12 @@ class TopicEstimator(BaseEstimator):
             inferred = self._inferred(gamma, expected_log)
             given = model.numbers_by_name()
             lower += sum(each.log_integral() - each.log_density(float(given[name])) for name, each in inferred.items())
-        return Estimate(model, size, {"topic_word": natural}, lower, np.inf, passes + wanted)
+        bend = None if start is None else start.bend
+        return Estimate(model, size, {"topic_word": natural}, lower, np.inf, passes + wanted, bend)
 
     def _remove_topics(self, start: Estimate, model: LDA, n_topics: int) -> Estimate:
-        """Return `start` reduced to `n_topics` topics in small steps, with collapsed passes before each step.
+        """Return `start` reduced to `n_topics` topics in small steps, with collapsed passes before each step, and the
+        size at which the fit of the words bends on the way.
 
         A step leaves topics out, or merges two, whichever lowers the documents' likelihood less. In the passes the
         other topics take over the words of those left out. Steps are small because many mergers at once join topics
@@ -249,15 +264,20 @@ class TopicEstimator(BaseEstimator):
             return start
         settings, eta = self.settings, _eta(model)
         # Arrays keep the first length throughout: a program for every shorter one would take longer than it saves.
-        (capacity,) = capacity_of(start.size)
+        capacity = self.capacity(start.size[0])
         self._lay_out(capacity)
         passes, n_pairs = settings.passes_between, CANDIDATES * self._fewer_at_once(capacity)
         counts = np.asarray(start.natural["topic_word"], np.float32) + 1 - eta
         counts, given = np.maximum(self._with_seeds(counts, -1), 0.0), self.model.n_given
-        while len(counts) > n_topics:
+        sizes, fits = [], []
+        while True:
             alpha = _alpha(model, len(counts), capacity)
-            state, _ = self._collapsed(_columns(counts, capacity), alpha, eta, passes, -np.inf)
+            state, _, fit = self._collapsed(_columns(counts, capacity), alpha, eta, passes, -np.inf)
             counts = np.maximum(np.asarray(state.total).T[: len(counts)], 0.0)
+            sizes.append(len(counts))
+            fits.append(fit)
+            if len(counts) <= n_topics:
+                return self._estimate_of(model, counts, passes)._replace(bend=bend_of_fits(sizes, fits))
             # of free topics only: those with seeds are neither merged nor left out
             pairs = given + np.stack(closest_pairs(counts[given:].astype(np.float64), n_pairs))
             pairs = np.zeros((2, 1), np.int64) if not pairs.size else pairs
@@ -274,7 +294,6 @@ class TopicEstimator(BaseEstimator):
             )
             number = min(self._fewer_at_once(len(counts)), len(counts) - n_topics)
             counts = remove_topics(counts, number, losses, pairs, chosen, joint)
-        return self._estimate_of(model, counts, passes)
 
     def _fewer_at_once(self, n_topics: int) -> int:
         """Return how many of `n_topics` topics go in one step, at least 1."""
@@ -368,14 +387,15 @@ class TopicEstimator(BaseEstimator):
         """Return a fit whose topics and α are estimated by variational EM, with a certified interval of their
         log-likelihood.
         """
-        (n_topics,), (capacity,) = size, capacity_of(size)
+        (n_topics,) = size
+        capacity = self.capacity(n_topics)
         smoothing = cast(PointSimplex, self.model.topics).smoothing
         alpha = np.zeros(capacity, np.float32)
         alpha[:n_topics] = _plug_in_alpha(self.model, start, n_topics)
         pseudo_counts = self.start_counts(n_topics, capacity, key, start, smoothing)
         if start is None:
             most, tolerance = self.settings.collapsed_passes, self.settings.tolerance
-            state, passes = self._collapsed(pseudo_counts, alpha, smoothing, most, tolerance)
+            state, passes, _ = self._collapsed(pseudo_counts, alpha, smoothing, most, tolerance)
         else:
             state, passes = self._start_state(pseudo_counts, alpha), 0
         gamma, total = state.proportions, np.asarray(state.total, np.float64)
@@ -424,7 +444,7 @@ class TopicEstimator(BaseEstimator):
 
     def _collapsed(
         self, pseudo_counts: np.ndarray, alpha: np.ndarray, eta: float, passes: int, tolerance: float
-    ) -> tuple[kernels.Counts, int]:
+    ) -> Passes:
         """Make collapsed passes from pseudo-counts, with a topic concentration of at least
         `collapsed_topic_concentration`.
 
@@ -437,8 +457,6 @@ class TopicEstimator(BaseEstimator):
         eta: the concentration of the topics' prior.
         passes: the most passes to make.
         tolerance: passes end when the bound rises by less, in nats per token; −inf makes all of them.
-
-        Returns: (the state, how many passes were made).
         """
         wide = max(eta, self.settings.collapsed_topic_concentration)
         start, sweeps = self._start_state(pseudo_counts, alpha), self.settings.collapsed_sweeps
@@ -485,6 +503,12 @@ class TopicEstimator(BaseEstimator):
         self._packing = packing_of(self.packed, self.counts)
         self._packed = {self._packing.layout: self.packed}
 
+    def capacity(self, n_topics: int) -> int:
+        """Return the length of arrays over topics. On little data several numbers of topics share one, and programs."""
+        (least,) = capacity_of((n_topics,))
+        shared = next((each for each in SHARED_CAPACITIES if each >= n_topics), least)
+        return shared if self._packing.cells * shared < LEAST_WORK else least
+
     def _lay_out(self, capacity: int) -> None:
         """Pack the documents so that a fit with this capacity keeps within the memory budget.
 
@@ -517,8 +541,8 @@ class TopicEstimator(BaseEstimator):
         sweeps: int,
         passes: int,
         tolerance: float,
-    ) -> tuple[kernels.Counts, int]:
-        """Make memoized passes over the documents; return (the new state, how many passes were made).
+    ) -> Passes:
+        """Make memoized passes over the documents, and return the result.
 
         state: expected counts and documents' parameters before the first pass.
         alpha: the concentration of the proportions on each topic; its length is the capacity.
@@ -533,7 +557,7 @@ class TopicEstimator(BaseEstimator):
             seeds = self._seeds(len(alpha))
             made_with = PassSettings(rule, alpha, eta, sweeps, passes, tolerance, momentum, self.n_tokens, seeds)
             return passes_in_lanes(self.packed, state, made_with, n_lanes)
-        state, _, made = kernels.memoized_passes(
+        state, fit, made = kernels.memoized_passes(
             self.packed.tiles,
             state,
             alpha,
@@ -545,7 +569,7 @@ class TopicEstimator(BaseEstimator):
             momentum=np.float32(self.settings.momentum),
             seeds=self._seeds(len(alpha)),
         )
-        return state, int(made)
+        return Passes(state, int(made), float(fit))
 
     def _document_pass(self, topics: Any, gamma: Any, alpha: np.ndarray, sweeps: int, tolerance: float) -> Any:
         """Fit the topic proportions of all documents at fixed topics.

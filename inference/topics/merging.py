@@ -5,6 +5,7 @@ to a converged fit has to find its words from nothing.
 """
 
 import heapq
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -17,6 +18,8 @@ FEWEST_TOKENS = 1e-30
 """The least number of tokens in divisions and logarithms, which takes the place of 0."""
 ALIKE = 2.0
 """Mergers are averaged with the cheapest one if they cost at most so many times as much."""
+SHARP = 5.0
+"""How large a bend of fits must be (`bend_of_fits`), as a multiple of the usual change from step to step."""
 
 
 def merge_topics(counts: Float[np.ndarray, "topic word"], size: int) -> Float[np.ndarray, "size word"]:
@@ -111,6 +114,31 @@ def remove_topics(
         without += extra
         merged += np.maximum(extra, 0.0)[pairs].sum(0)
     return counts[remains]
+
+
+def bend_of_fits(sizes: Sequence[int], fits: Sequence[float]) -> int | None:
+    """Return the size at which fits bend while topics go; None if they do not bend sharply.
+
+    A fit is Σ log p(word | all other words), about, as collapsed passes compute it. Topics that the data do not need
+    hardly change it when they go. From the number of topics that the data have, each that goes lowers it by much more.
+    On real text it bends gradually.
+
+    sizes: the numbers of topics, falling.
+    fits: the fit with each of them, nats.
+    """
+    if len(sizes) < 5:
+        return None
+    # The first step is left out: topics go in it that came from nothing, and that the others had not adapted to.
+    steps = -np.diff(sizes)[1:]
+    gains = -np.diff(fits)[1:] / steps  # of one topic more, at each step
+    bends = gains[2:] - gains[:-2]
+    sharpest = int(np.argmax(bends))
+    above, within = gains[sharpest], gains[sharpest + 1]
+    usual = float(np.median(np.abs(np.diff(gains))))
+    if bends[sharpest] < max(SHARP * usual, abs(above)):
+        return None
+    share_below = np.clip((within - above) / bends[sharpest], 0.0, 1.0)  # of the topics that go in the step between
+    return int(sizes[sharpest + 3] + round(share_below * steps[sharpest + 1]))
 
 
 def closest_pairs(

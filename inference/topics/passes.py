@@ -267,6 +267,21 @@ class PassSettings(NamedTuple):
     seeds: Float[np.ndarray, "word topic"] | None = None
 
 
+class Passes(NamedTuple):
+    """The result of passes over all documents.
+
+    | field | meaning |
+    |---|---|
+    | `state` | counts and documents' parameters |
+    | `made` | how many passes were made |
+    | `fit` | the fit of the last pass, nats (`kernel.memoized_passes`); −∞ if none was made |
+    """
+
+    state: kernels.Counts
+    made: int
+    fit: float
+
+
 class BatchCounts(NamedTuple):
     """The result of visiting one batch: expected counts (word, topic) and fit (nats) of each of the batch's parts."""
 
@@ -276,7 +291,7 @@ class BatchCounts(NamedTuple):
 
 def passes_in_turn(
     total: Array, per_batch: Array, settings: PassSettings, visit: Callable[[int, Array, Array], BatchCounts]
-) -> tuple[Array, Array, int]:
+) -> tuple[Array, Array, int, float]:
     """Make memoized passes over all batches, one batch after another, until a pass gains too little.
 
     At each visit a batch's old expected counts are subtracted and its new ones added (see `kernel.memoized_passes`).
@@ -286,7 +301,7 @@ def passes_in_turn(
     visit: (number of a batch, weights (word, topic), scale (topic,)) -> the batch's counts and fits at the topics
         weights × scale.
 
-    Returns: (counts of all batches, counts of each batch, how many passes were made).
+    Returns: (counts of all batches, counts of each batch, how many passes were made, the fit of the last one in nats).
     """
     step = jnp.zeros_like(total)
     last, fit, made, eta = -inf, -inf, 0, np.float32(settings.eta)
@@ -306,7 +321,7 @@ def passes_in_turn(
         from_tokens = abs(float(before.sum()) - settings.n_tokens) < 0.01 * settings.n_tokens
         step = total - before if from_tokens else jnp.zeros_like(total)
         last, fit, made = fit, fsum(float(each) for each in fits), made + 1
-    return total, per_batch, made
+    return total, per_batch, made, fit
 
 
 def lanes_for(packed: PackedDocuments, capacity: int) -> int:
@@ -322,10 +337,8 @@ def lanes_for(packed: PackedDocuments, capacity: int) -> int:
     return min(os.cpu_count() or 1, MOST_LANES, tiles.shape[1])
 
 
-def passes_in_lanes(
-    packed: PackedDocuments, state: kernels.Counts, settings: PassSettings, n_lanes: int
-) -> tuple[kernels.Counts, int]:
-    """Make memoized passes over documents in memory in several threads; return (the state, how many passes were made).
+def passes_in_lanes(packed: PackedDocuments, state: kernels.Counts, settings: PassSettings, n_lanes: int) -> Passes:
+    """Make memoized passes over documents in memory in several threads, and return the result.
 
     packed: the documents.
     state: counts and documents' parameters before the first pass.
@@ -352,8 +365,8 @@ def passes_in_lanes(
 
     total, per_batch = jnp.asarray(state.total), jnp.asarray(state.per_batch)
     with ThreadPoolExecutor(n_lanes) as threads:
-        total, per_batch, made = passes_in_turn(total, per_batch, settings, visit)
-    return kernels.Counts(total, per_batch, proportions), made
+        total, per_batch, made, fit = passes_in_turn(total, per_batch, settings, visit)
+    return Passes(kernels.Counts(total, per_batch, proportions), made, fit)
 
 
 def in_lanes(

@@ -51,7 +51,14 @@ from lvsearch.inference.likelihood.bounds import document_bounds
 from lvsearch.inference.sharding import on_host
 from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.estimator import TopicEstimator, exact_alpha
-from lvsearch.inference.topics.passes import BatchCounts, PassSettings, passes_in_turn, streamed_plan, visit_tiles
+from lvsearch.inference.topics.passes import (
+    BatchCounts,
+    Passes,
+    PassSettings,
+    passes_in_turn,
+    streamed_plan,
+    visit_tiles,
+)
 from lvsearch.models.families import PointSimplex
 from lvsearch.models.kernels import kernel
 from lvsearch.models.lda import LDA
@@ -89,6 +96,10 @@ class StreamedTopicEstimator(TopicEstimator):
         n_batches = batches_for(self._files.n_pairs, self.n_words)
         self._layout = streamed_layout_on_device(self._files, n_batches)
         self._packed_on_disk: StreamedDocuments | None = None
+
+    def capacity(self, n_topics: int) -> int:
+        """Return the length of arrays over topics."""
+        return capacity_of((n_topics,))[0]
 
     def _batches_within(self, capacity: int) -> int:
         """Return into how many batches the documents are divided: as many as the memory budget allows.
@@ -151,8 +162,8 @@ class StreamedTopicEstimator(TopicEstimator):
         sweeps: int,
         passes: int,
         tolerance: float,
-    ) -> tuple[kernels.Counts, int]:
-        """Make up to `passes` memoized passes over the batches; return (the new state, how many passes were made).
+    ) -> Passes:
+        """Make up to `passes` memoized passes over the batches, and return the result.
 
         state: counts and documents' parameters before the first pass.
         alpha: the concentration of the proportions on each topic, (topic,).
@@ -182,8 +193,8 @@ class StreamedTopicEstimator(TopicEstimator):
 
         momentum, seeds = self.settings.momentum, self._seeds(len(alpha))
         made_with = PassSettings(rule, alpha, eta, sweeps, passes, tolerance, momentum, self.n_tokens, seeds)
-        total, per_batch, made = passes_in_turn(total, per_batch, made_with, visit)
-        return kernels.Counts(total, per_batch, gammas), made
+        total, per_batch, made, fit = passes_in_turn(total, per_batch, made_with, visit)
+        return Passes(kernels.Counts(total, per_batch, gammas), made, fit)
 
     def _document_pass(self, topics: Any, gamma: Any, alpha: np.ndarray, sweeps: int, tolerance: float) -> Any:
         """Fit every document's topic proportions at fixed topics.

@@ -186,6 +186,7 @@ def encode_estimate(estimate: Estimate) -> dict[str, Any]:
         "size": estimate.size,
         "bounds": [estimate.log_lower, estimate.log_upper],
         "passes": estimate.passes,
+        "bend": estimate.bend,
     }
 
 
@@ -210,7 +211,8 @@ def decode_estimate(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
     blank = {name: site.family.zeros((1,) * len(site.axes), np.float32) for name, site in model.globals().items()}
     natural = jax.tree_util.tree_map_with_path(lambda path, _: arrays[path_name(path)], blank)
     low, high = entry["bounds"]
-    return Estimate(model, tuple(entry["size"]), natural, low, high, entry["passes"])
+    bend = entry.get("bend")  # older folders have none
+    return Estimate(model, tuple(entry["size"]), natural, low, high, entry["passes"], bend)
 
 
 def path_name(path: tuple) -> str:

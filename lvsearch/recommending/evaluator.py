@@ -43,7 +43,7 @@ PREDICTIVE = "predictive"
 """The value of `SearchSettings.evidence` for a search by prediction."""
 PARTS = 10
 """The default number of parts into which the units are divided; each fit then sees nine tenths of the units."""
-SCORED_CAPACITIES = (8, 32, 128, 256)
+SCORED_CAPACITIES = (32, 128, 256)
 """The numbers of array slots that components are padded to where units are scored; above the last, those of fits.
 
 They are fewer than those of fits, since a program of scores takes longer to compile than to run.

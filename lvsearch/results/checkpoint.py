@@ -214,6 +214,7 @@ def _decode_visit(entry: Mapping[str, Any]) -> Visit:
             _decode_paths(Bracket, t["brackets"]),
             _decode_paths(SizeGain, t.get("gains", [])),  # older folders have none
             _decode_scores(t.get("scores")),  # older folders know of none
+            t.get("bend"),
         )
         for t in entry["trials"]
     )
@@ -269,7 +270,8 @@ def _decode_fit(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray] | Non
     evidence = Evidence(*entry["evidence"])
     brackets, scores = _decode_paths(Bracket, entry["brackets"]), _decode_scores(entry.get("scores"))
     info, gains = FitInfo(**entry["info"]), _decode_paths(SizeGain, entry.get("gains", []))
-    return Fit(tuple(entry["size"]), evidence, entry["log_symmetry"], state, info, brackets, gains, scores)
+    size, log_symmetry, bend = tuple(entry["size"]), entry["log_symmetry"], entry.get("bend")
+    return Fit(size, evidence, log_symmetry, state, info, brackets, gains, scores, bend)
 
 
 # ── settings ───────────────────────────────────────────────────────────────────────────────────────────────

@@ -481,7 +481,15 @@ def _trial(fit: Fit) -> Trial:
     """Return the record of a fit, which leaves out the fitted model."""
     info = fit.info
     return Trial(
-        info.start, fit.evidence, fit.log_symmetry, info.seconds, info.failure, fit.brackets, fit.gains, fit.scores
+        info.start,
+        fit.evidence,
+        fit.log_symmetry,
+        info.seconds,
+        info.failure,
+        fit.brackets,
+        fit.gains,
+        fit.scores,
+        fit.bend,
     )
 
 

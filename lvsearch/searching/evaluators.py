@@ -253,7 +253,7 @@ class ModelEvaluator:
         evidence = evidence_below(self.ceiling, estimate.log_lower, estimate.log_upper)
         estimate = estimate.in_file_order()
         info = FitInfo(origin, seconds, estimate.passes)
-        fit = Fit(size, evidence, self._log_symmetry(estimate), estimate, info)
+        fit = Fit(size, evidence, self._log_symmetry(estimate), estimate, info, bend=estimate.bend)
         if not self.anneals:
             return fit
         if self.first_gain is not None:  # the smallest has no gain: its bound suffices, only differences are compared

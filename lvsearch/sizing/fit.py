@@ -92,6 +92,7 @@ class Fit(Estimated):
     | `brackets` | estimates of log evidence with errors, from annealing or a noisy function's calls; else empty |
     | `gains` | measured log evidence over that of the next smaller size, where gains compare sizes; else empty |
     | `scores` | scores of held-out units, where these compare sizes; else None |
+    | `bend` | the size at which the fit of the data bent sharply on the way from more components; None if at none |
     """
 
     size: Size
@@ -102,6 +103,7 @@ class Fit(Estimated):
     brackets: tuple[Bracket, ...] | tuple[Repeats, ...] = ()
     gains: tuple[SizeGain, ...] = ()
     scores: HeldOutScores | None = None
+    bend: int | None = None
 
 
 @runtime_checkable

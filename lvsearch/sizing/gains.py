@@ -175,7 +175,7 @@ def pool_gains(gains: Sequence[SizeGain], log_bounds: Sequence[float]) -> Pooled
 
 @runtime_checkable
 class MeasuredSize(Protocol):
-    """The interface of a size that a search tried: the size, its measured gain and its proved bound."""
+    """The interface of a size that a search tried: size, measured gain, proved bound, and bends."""
 
     @property
     def size(self) -> tuple[int, ...]:
@@ -190,6 +190,11 @@ class MeasuredSize(Protocol):
     @property
     def log_bound(self) -> float:
         """The highest proved lower end of log p(data | size), nats."""
+        ...
+
+    @property
+    def bends(self) -> tuple[int, ...]:
+        """The sizes at which the fit of the data bent sharply on the way from more components to this size."""
         ...
 
 
@@ -631,6 +636,9 @@ def next_measured(
     two in a row probably do. Then it measures inside the widest stretch of unmeasured sizes within the 95 % range,
     until that range is narrow. Last it repeats the sizes whose gains decide the answer.
 
+    Where a fit of the data bent while components were taken from it (`MeasuredSize.bends`), gains probably end. That size
+    and the next larger one then come before others. What is said of sizes rests on gains alone.
+
     visits: the sizes that the search tried, with their gains.
     trials: the number of trials (measurements) of each size tried, {size: trials}.
     prior: the prior over sizes.
@@ -653,7 +661,8 @@ def next_measured(
         if further is not None:
             return further
     elif still_gains and not ended and high < limit:
-        larger = [min(_next_larger_size(curve), limit), min(2 * high, limit)]
+        larger = [*_sizes_at_bends(visits, high, 2 * high), _next_larger_size(curve), 2 * high]
+        larger = [min(size, limit) for size in larger]
         further = _untried(larger, trials, "the largest size tried may still gain")
         if further is not None:
             return further
@@ -665,7 +674,7 @@ def next_measured(
             return NextSize(size, "a larger size gains more")
     answer = curve.answer(prior)
     best, low_end, high_end = answer
-    sharp = None if curve.fades else _sharp_change(curve)
+    sharp = None if curve.fades else _sharp_change(curve, visits)
     if sharp is not None:
         return NextSize(sharp, "gains change their sign in between")
     is_wide = high_end - low_end > _widest_range(curve) * best
@@ -714,20 +723,34 @@ def _next_larger_size(curve: EvidenceCurve) -> int:
     return math.ceil(min(PAST_THE_END * max(high, ends_at), 2 * high))
 
 
-def _sharp_change(curve: EvidenceCurve) -> int | None:
-    """Return the middle of two measured sizes, the first of which surely gains and the second surely does not.
+def _sizes_at_bends(visits: Sequence[MeasuredSize], first: int, last: int) -> list[int]:
+    """Return sizes between two others at which fits bent, and the next larger size where the first one is such.
 
-    Halving this way finds the size where gains end. Returns None where no size lies between two such sizes, or where
-    the middle was measured and contradicts the assumption of falling gains.
+    The last bend seen comes first.
 
-    curve: the gains measured so far.
+    visits: the sizes that the search tried. first, last: sizes; those returned are larger than `first`, and smaller
+        than `last`.
+    """
+    seen = [bend for visit in reversed(visits) for bend in reversed(visit.bends)]
+    return [max(bend, first + 1) for bend in seen if first <= bend < last - (bend == first)]
+
+
+def _sharp_change(curve: EvidenceCurve, visits: Sequence[MeasuredSize]) -> int | None:
+    """Return a size between two measured ones, the first of which surely gains and the second surely does not.
+
+    It is the middle, or a size near which a fit bent. Halving this way finds the size where gains end. Returns None
+    where no size lies between two such sizes, or where the middle was measured and contradicts the assumption of
+    falling gains.
+
+    curve: the gains measured so far. visits: the sizes that the search tried.
     """
     sure = np.abs(curve.gains) > SURE * curve.errors
     for low, high in pairwise(np.flatnonzero(~curve.contradicted).tolist()):
         first, second = int(curve.measured[low]), int(curve.measured[high])
         if sure[low] and sure[high] and curve.gains[low] > 0 > curve.gains[high] and second - first > 1:
-            middle = round(math.sqrt(first * second))
-            return None if middle in curve.measured else middle  # a middle that was measured was contradicted
+            likely = [*_sizes_at_bends(visits, first, second), round(math.sqrt(first * second))]
+            # a middle that was measured was contradicted
+            return next((size for size in likely if size not in curve.measured), None)
     return None
 
 

@@ -56,6 +56,7 @@ class Trial(Estimated):
     | `brackets` | estimates of log evidence with errors, from annealing or a noisy function's calls |
     | `gains` | measured log evidence over that of the next smaller size |
     | `scores` | scores of held-out units; None if there are none |
+    | `bend` | the size at which the fit of the data bent sharply on the way from more components; None if at none |
     """
 
     start: str
@@ -66,6 +67,7 @@ class Trial(Estimated):
     brackets: tuple[Bracket, ...] | tuple[Repeats, ...] = ()
     gains: tuple[SizeGain, ...] = ()
     scores: HeldOutScores | None = None
+    bend: int | None = None
 
 
 @dataclass(frozen=True)
@@ -103,6 +105,11 @@ class Visit:
             (gain, trial.evidence.lower) for trial in self.trials if trial.failure is None for gain in trial.gains
         ]
         return pool_gains(*zip(*measured, strict=True)) if measured else None
+
+    @property
+    def bends(self) -> tuple[int, ...]:
+        """The sizes at which the fit of the data bent sharply on the way from more components to this size."""
+        return tuple(trial.bend for trial in self.trials if trial.bend is not None)
 
     @property
     def log_bound(self) -> float:

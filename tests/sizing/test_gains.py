@@ -25,6 +25,7 @@ class Measured:
     size: tuple[int, ...]
     gain: PooledGain | None
     log_bound: float = field(default=-1e5)
+    bends: tuple[int, ...] = ()
 
 
 def measured(gains: dict[int, tuple[float, float]]) -> list[Measured]:
@@ -150,6 +151,37 @@ def test_halving_finds_where_gains_end_in_few_measurements(end, first):
     posterior = curve.posterior(Geometric(0.05))
     assert posterior.best == (end,)
     assert (end,) in posterior.indistinguishable
+
+
+def searched_with_bends(end: int, seen: dict[int, int], first: int = 16) -> list[int]:
+    """The sizes that a search measures. seen: size -> where the fit of the data bent on the way to that size."""
+    gain, found, order = noisy_truth(end, np.random.default_rng(end), 20.0), {}, []
+    trials = {1: 1}
+
+    def visits() -> list[Measured]:
+        bends = {size: (seen[size],) if size in seen else () for size in found}
+        return [Measured((size,), PooledGain(*found[size]), bends=bends[size]) for size in found]
+
+    while (step := next_measured(visits(), trials, Geometric(0.05), 3, None, first=first)) is not None:
+        found[step.size] = gain(step.size)
+        trials[step.size] = trials.get(step.size, 0) + 1
+        order.append(step.size)
+    curve = evidence_curve(visits())
+    assert curve is not None
+    assert curve.posterior(Geometric(0.05)).best == (end,)
+    return order
+
+
+def test_the_size_at_a_bend_and_the_next_larger_one_come_before_others():
+    assert searched_with_bends(20, {16: 20}) == [16, 20, 21, 20, 21]
+    assert searched_with_bends(40, {32: 40}, first=64) == [64, 32, 40, 41, 40, 41]  # between a gain and a loss
+    assert searched_with_bends(40, {32: 40}) == [16, 32, 40, 41, 40, 41]
+
+
+def test_bends_in_wrong_places_cost_sizes_and_change_no_answer():
+    assert searched_with_bends(23, {16: 19, 20: 28, 32: 45})[:3] == [16, 19, 20]
+    for wrong in (18, 29):
+        searched_with_bends(23, {16: wrong, wrong: wrong, 32: wrong})
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from lvsearch.inference.topics import passes
 from lvsearch.inference.topics.estimator import TopicEstimator, TopicSettings, point_topics
 from lvsearch.inference.topics.merging import (
     alike_pairs,
+    bend_of_fits,
     cheapest_pairs,
     dispensable_topics,
     merge_topics,
@@ -328,12 +329,12 @@ def test_passes_in_lanes_are_their_definition(name, rule, n_lanes):
     narrow = ALPHA.astype(np.float32)
     state = kernels.start_state(packed(), pseudo_counts, narrow)
     made_with = PassSettings(rule, narrow, ETA, 2, 4, -np.inf, 0.9, float(counts().sum()))
-    state, made = passes_in_lanes(packed(), state, made_with, n_lanes)
+    state, made, _ = passes_in_lanes(packed(), state, made_with, n_lanes)
     total, gamma = memoized_by_hand(name, pseudo_counts, 4, 2, 0.9)
     assert made == 4
     np.testing.assert_allclose(state.total, total, rtol=1e-3, atol=1e-4)
     np.testing.assert_allclose(packed().gather(state.proportions), gamma, rtol=1e-3, atol=1e-4)
-    on, _ = passes_in_lanes(packed(), state, made_with._replace(passes=1), n_lanes)
+    on, _, _ = passes_in_lanes(packed(), state, made_with._replace(passes=1), n_lanes)
     assert on.proportions.shape == (*packed().documents.shape, 4)
     np.testing.assert_allclose(np.asarray(on.total).sum(), counts().sum(), rtol=1e-5)
 
@@ -506,6 +507,20 @@ def test_after_a_removal_the_last_copy_of_a_topic_is_not_merged_away():
     np.testing.assert_array_equal(kept, word_counts[[1, 2]])
 
 
+def test_fits_bend_where_topics_begin_to_be_needed_and_nowhere_on_a_smooth_curve():
+    rng = np.random.default_rng(0)
+    falling = [48, 46, 44, 42, 40, 38, 36, 34, 32]
+    sizes = np.array(falling)
+    noise = 50 * rng.normal(size=len(sizes))
+    for needed in (37, 38, 39, 40):  # 37 and 39 lie within a step of two topics
+        fits = noise + 1500.0 * np.minimum(sizes, needed) + 100.0 * sizes
+        assert bend_of_fits(falling, fits.tolist()) == needed
+    assert bend_of_fits(falling, (noise + 1500.0 * sizes).tolist()) is None
+    fading = noise + 40_000 * np.log(sizes)  # as on real text
+    assert bend_of_fits(falling, fading.tolist()) is None
+    assert bend_of_fits(falling[:4], [0.0, 1.0, 2.0, 0.0]) is None
+
+
 # ── the estimator ───────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -527,6 +542,22 @@ def seeded() -> LDA:
     seeds = np.zeros((2, N_WORDS))
     seeds[0, [3, 5]], seeds[1, 0] = [4, 2], 3000
     return LDA(1.0, ETA).with_seeds([f"word{word}" for word in range(N_WORDS)], seeds)
+
+
+def planted_documents(n_topics: int) -> csr_array:
+    """400 documents of about 60 words, of topics that hardly share any."""
+    rng = np.random.default_rng(1)
+    topics = rng.dirichlet(np.full(120, 0.05), n_topics)
+    shares = rng.dirichlet(np.full(n_topics, 0.3), 400)
+    return csr_array(np.stack([rng.multinomial(60, share @ topics) for share in shares]))
+
+
+@pytest.mark.thorough
+def test_a_fit_that_comes_from_more_topics_says_where_the_fit_of_words_bent():
+    estimator = TopicEstimator(LDA(2.0, 0.05), documents(planted_documents(6)))
+    larger = estimator.fit_to_merge((10,), jax.random.key(0))
+    assert estimator.fit((4,), jax.random.key(1), larger).bend == 6
+    assert estimator.fit((8,), jax.random.key(1), larger).bend is None  # the way ends before
 
 
 @pytest.mark.thorough
