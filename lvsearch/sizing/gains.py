@@ -636,8 +636,9 @@ def next_measured(
     two in a row probably do. Then it measures inside the widest stretch of unmeasured sizes within the 95 % range,
     until that range is narrow. Last it repeats the sizes whose gains decide the answer.
 
-    Where a fit of the data bent while components were taken from it (`MeasuredSize.bends`), gains probably end. That size
-    and the next larger one then come before others. What is said of sizes rests on gains alone.
+    Gains probably end where the fit of the data bent while components were taken from a larger one
+    (`MeasuredSize.bends`). That size and the next larger one come before others. What is said of sizes rests on gains
+    alone.
 
     visits: the sizes that the search tried, with their gains.
     trials: the number of trials (measurements) of each size tried, {size: trials}.

@@ -16,6 +16,8 @@ from lvsearch.files.storage import PACKAGES, CorruptFolderError, read_folder, wr
 from lvsearch.fitted.stored_fits import decode_module, encode_module
 from lvsearch.models.families import PointSimplex
 from lvsearch.results import findings
+from lvsearch.results.checkpoint import _decode_visit as decode_visit
+from lvsearch.results.checkpoint import _encode_visit as encode_visit
 from lvsearch.results.result import SearchResult
 from lvsearch.searching.controller import SearchState
 
@@ -155,6 +157,14 @@ def test_a_search_stopped_by_its_budget_goes_on(tmp_path: Path):
     resumed = lv.resume(tmp_path / "run", report=False, progress=False)
     assert_same_search(resumed, searched("bound"))
     assert resumed.seconds > first.seconds
+
+
+def test_where_a_fit_bent_survives():
+    visit = searched("bound").visits[-1]
+    bent = replace(visit, trials=(replace(visit.trials[0], bend=5), *visit.trials[1:]))
+    read = decode_visit(json.loads(json.dumps(encode_visit(bent))))
+    assert read.bends == (5,)
+    assert read == bent
 
 
 def test_settings_and_priors_survive(tmp_path: Path):

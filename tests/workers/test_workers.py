@@ -130,13 +130,15 @@ class ByGains(Fake):
     gain: Callable[[int, int], float] = lambda size, trial: 0.0
     error: float = 10.0
     first_gain: int | None = 16
+    bend: int | None = None  # the fit of every size below it bends there
 
     def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
         fit = super().evaluate(size, start, trial)
         if size == (1,):
             return fit
         middle, away = self.gain(size[0], trial), math.sqrt(2) * self.error / 1.84
-        return replace(fit, gains=(SizeGain((middle - away, middle + away), (middle - away, middle + away), 24),))
+        gains = (SizeGain((middle - away, middle + away), (middle - away, middle + away), 24),)
+        return replace(fit, gains=gains, bend=self.bend if self.bend is not None and size[0] < self.bend else None)
 
 
 def fading(size: int, trial: int) -> float:
@@ -147,14 +149,17 @@ def ending(size: int, trial: int) -> float:
     return (900.0 if size <= 37 else -80.0) + 10 * math.sin(17.0 * size + trial)
 
 
-def by_gains(gain: Callable[[int, int], float]) -> tuple[ByGains, SizePrior, SearchSettings]:
-    evaluator = ByGains(lambda size, trial: -900.0, ceiling=-50.0, nested=False, anneals=True, shrinks=True, gain=gain)
+def by_gains(gain: Callable[[int, int], float], bend: int | None = None) -> tuple[ByGains, SizePrior, SearchSettings]:
+    evaluator = ByGains(
+        lambda size, trial: -900.0, ceiling=-50.0, nested=False, anneals=True, shrinks=True, gain=gain, bend=bend
+    )
     return evaluator, lv.sizes.weak(), settings(starts=3)
 
 
 SEARCHES = {
     "gains that fade": lambda: by_gains(fading),
     "gains that end": lambda: by_gains(ending),
+    "gains that end at a bend": lambda: by_gains(ending, bend=37),
     "nested": lambda: (Fake(rising), lv.sizes.Poisson(4), settings((9,))),
     "nested, two variables": lambda: (
         Fake(rising, size_names=("rows", "columns")), TWO, settings((2, 3), starts=3, keep=1),
