@@ -26,7 +26,9 @@ class Row:
     first: int
     last: int
     probability: float
+    measured: int
     seconds: float
+    processor: float
 
     @property
     def holds(self) -> bool:
@@ -50,12 +52,14 @@ def draw_corpus(rng: np.random.Generator, length: int = 100) -> tuple[np.ndarray
 
 def search_one(counts: np.ndarray, planted: int, total: float, eta: float, seed: int) -> Row:
     """Search with the defaults and these hyper-parameters."""
-    began = time.perf_counter()
+    began, processor = time.perf_counter(), time.process_time()
     result = lv.search(lv.models.LDA(total, eta), lv.Corpus.from_matrix(counts), seed=seed, progress=False)
     found = result.estimated
     (first,), (last,) = found.indistinguishable[0], found.indistinguishable[-1]
     chance = float(found.probability[found.sizes.index(found.best)])
-    return Row(planted, found.best[0], first, last, chance, time.perf_counter() - began)
+    measured = sum(visit.gain is not None for visit in result.visits)
+    took = time.perf_counter() - began, time.process_time() - processor
+    return Row(planted, found.best[0], first, last, chance, measured, *took)
 
 
 def main() -> None:
@@ -66,21 +70,25 @@ def main() -> None:
     parser.add_argument("--length", type=int, default=100, help="mean number of words of a document")
     settings = parser.parse_args()
     rows = []
-    print("| planted | best | 95 % | probability | holds it | seconds |\n|---|---|---|---|---|---|")
+    print("| planted | best | 95 % | probability | holds it | sizes measured | seconds | of the processor |")
+    print("|---|---|---|---|---|---|---|---|")
     for seed in range(settings.seed, settings.seed + settings.corpora):
         row = search_one(*draw_corpus(np.random.default_rng([seed, 0x9A]), settings.length), seed)
         rows.append(row)
         print(
             f"| {row.planted} | {row.best} | {row.first}–{row.last} | {row.probability:.2f} | "
-            f"{'yes' if row.holds else 'no'} | {row.seconds:.0f} |",
+            f"{'yes' if row.holds else 'no'} | {row.measured} | {row.seconds:.0f} | {row.processor:.0f} |",
             flush=True,
         )
     width = np.median([(row.last - row.first) / row.planted for row in rows])
+    seconds, processor, measured = (
+        np.median([getattr(row, name) for row in rows]) for name in ("seconds", "processor", "measured")
+    )
     wrong = sum(row.probability > 0.95 and row.best != row.planted for row in rows)
     print(
         f"\n{len(rows)} corpora: the range holds the planted number in {sum(row.holds for row in rows)}, is as wide as "
         f"{width:.0%} of it in the median; {wrong} wrong answers above .95; "
-        f"{np.median([row.seconds for row in rows]):.0f} seconds in the median"
+        f"{seconds:.0f} seconds in the median, {processor:.0f} of the processor, {measured:.0f} sizes measured"
     )
 
 
