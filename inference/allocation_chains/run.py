@@ -46,6 +46,8 @@ them is recorded.
 """
 FEWEST_BLOCKS = 8
 """The number of blocks after which chains are first tested for agreement."""
+FIRST_LOOK = FEWEST_BLOCKS // 2
+"""The number of blocks after which it is first asked if partitions need more places: fewer sweeps are lost."""
 LEFT_OUT, LEFT_OUT_OF_FEATURES = 4, 2
 """Of partitions the first of every 4 blocks are left out (a quarter), of features the first of every 2 (a half).
 
@@ -260,8 +262,12 @@ class AllocationRun(NamedTuple):
     @property
     def left_out(self) -> int:
         """The number of blocks at the beginning that answers leave out, while chains were still on their way."""
-        is_of_features = self.labels.ndim > 2
-        return self.blocks // (LEFT_OUT_OF_FEATURES if is_of_features else LEFT_OUT)
+        return self.blocks // (LEFT_OUT_OF_FEATURES if self.is_of_features else LEFT_OUT)
+
+    @property
+    def is_of_features(self) -> bool:
+        """True for allocations in which a row may be in several parts."""
+        return self.labels.ndim > 2
 
     @property
     def is_due(self) -> bool:
@@ -307,7 +313,8 @@ class AllocationRun(NamedTuple):
             return False
         if (self.parts[-1] >= self.places).mean() > FULL:
             return True
-        return self.is_due and bool((self.trace().parts >= self.places).mean() > FULL_SHARE * precision)
+        is_asked = self.is_due or (self.blocks == FIRST_LOOK and not self.is_of_features)
+        return is_asked and bool((self.trace().parts >= self.places).mean() > FULL_SHARE * precision)
 
 
 @cache

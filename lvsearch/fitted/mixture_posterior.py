@@ -72,7 +72,7 @@ class MixturePosterior:
     | `occupied_error` | (number,) | its standard error from the sampling alone |
     | `rhat` | | the larger R̂ over the chains of K₊ and of log p(rows \| partition) |
     | `effective_sample_size` | | the number of independent draws of K₊ that all chains together are worth |
-    | `chains`, `sweeps` | | the number of chains, and of sweeps of each, with those at the beginning that are left out |
+    | `chains`, `sweeps` | | the number of chains, and of sweeps of each, also those left out at the beginning |
     | `precision` | | the Monte Carlo error that was asked for |
     | `fewest_occupied` | | the first K₊ of the table: 1, or 0 if some draw had no feature in use |
     | `counted` | | what is counted: "components", or "features" |
