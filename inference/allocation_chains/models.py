@@ -3,7 +3,7 @@
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int
 
 from lvsearch.inference.allocation_chains.contract import AllocationChain
 from lvsearch.inference.allocation_chains.feature_rows import FeatureData
@@ -12,7 +12,7 @@ from lvsearch.inference.allocation_chains.partitions import PartitionChain
 from lvsearch.inference.allocation_chains.seating import SeatPrior
 from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.data.dataset import Dataset
-from lvsearch.inference.data.rows import rows_of
+from lvsearch.inference.data.rows import padded_rows, rows_of
 from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
@@ -105,7 +105,17 @@ def partition_chain(
         )
     concentrations = concentrations_by_size(model, len(log_prior))
     seating = SeatPrior.from_prior(log_prior, concentrations, int(np.sum(mixture.weight > 0)), mixture.capacity)
-    return PartitionChain(mixture, hyper, seating, partial)
+    return PartitionChain(mixture, hyper, seating, rows_in_order(data), partial)
+
+
+def rows_in_order(data: Dataset) -> Int[np.ndarray, "column row"]:
+    """Return the numbers of the rows in the order of their values in each column, padding last, (column, row).
+
+    data: the rows, in the order of their batches. Missing cells have the value 0.
+    """
+    units, weight = padded_rows(data)
+    values = np.where(np.asarray(units.observed), np.asarray(units.value), 0.0)
+    return np.argsort(np.where(weight[:, None] > 0, values, np.inf), axis=0, kind="stable").T.astype(np.int32)
 
 
 def concentration_at(model: RowMixture, size: int) -> float:

@@ -9,7 +9,9 @@ A partition says which rows belong to the same component; such a group of rows i
   drawn. If both are in one part, each begins a part of its own. The other rows of that part then join one of the two in
   turn, with the probabilities of the sweep. If the two rows are in two parts, these become one. The probability of the
   way back is that of the same allocation with the labels as they are. The result is accepted or refused by
-  Metropolis–Hastings.
+  Metropolis–Hastings. The two rows are close to each other in some column: parts that are far apart would rarely be
+  merged. How they are drawn depends on the rows' values, which never change, and not on the partition. So it is equally
+  probable on the way back.
 
 The prior of the partition comes from `seating`. The probability of a row's values in a part comes from the collapsed
 chain of the model (`evidence.mixtures` and its kinds), which knows conjugate components of every kind. Hyper-parameters
@@ -68,7 +70,7 @@ class Move(NamedTuple):
     | `order` | the numbers of the rows in the order in which they are visited, padding last, (row,) |
     | `of_rows` | a uniform random number for each row |
     | `acceptance` | one that accepts or refuses a jump; not used in a sweep |
-    | `two_rows` | two that choose the two rows of a jump; not used in a sweep |
+    | `two_rows` | two that choose the two rows of a jump (`PartitionChain._two_rows`); not used in a sweep |
     """
 
     key: Key[Array, ""]
@@ -86,12 +88,14 @@ class PartitionChain(eqx.Module):
     | `mixture` | the collapsed chain that computes p(row's values given the other rows of a part) |
     | `hyper` | `mixture` with moves of the hyper-parameters that have priors; None if all are numbers |
     | `seating` | the prior of the number of components K and of the partition |
+    | `in_order` | the numbers of the rows in the order of their values in each column, padding last, (column, row) |
     | `partial` | the rows of which some cells are missing, if these are latent variables; else None |
     """
 
     mixture: CollapsedMixtureChain
     hyper: HyperMixture | None
     seating: SeatPrior
+    in_order: Int[Array | np.ndarray, "column row"]
     partial: PartialRows | None = None
 
     @property
@@ -358,14 +362,21 @@ class PartitionChain(eqx.Module):
     def _two_rows(self, move: Move) -> tuple[Array, Array]:
         """Return two different rows of each particle, none of them padding; the same row twice if there is only one.
 
+        A column and a row are drawn evenly. The second row is r places further in the order of that column, with
+        probability proportional to 1/r − 1/(r + 1); after the last row comes the first. The two rows change places in
+        half of the draws.
+
         move: the random numbers of a jump.
 
         Returns: (numbers of the first rows, numbers of the second rows), each (particle,).
         """
-        number, (one, other) = self._n_real(), move.two_rows
-        first = (one * number).astype(jnp.int32)
-        second = (first + 1 + (other * (number - 1)).astype(jnp.int32)) % number
-        return move.order[first], move.order[second]
+        number, (one, other), in_order = self._n_real(), move.two_rows, jnp.asarray(self.in_order)
+        column = (one * len(in_order)).astype(jnp.int32)
+        place = ((one * len(in_order) - column) * number).astype(jnp.int32)
+        is_swapped, share = other < 0.5, 2 * other % 1
+        away = (1 / (1 - share * (1 - 1 / number))).astype(jnp.int32)  # from 1 to the number of rows less 1
+        first, second = in_order[column, place], in_order[column, (place + away) % number]
+        return jnp.where(is_swapped, second, first), jnp.where(is_swapped, first, second)
 
     # ── states ──────────────────────────────────────────────────────────────────────────────────────────────────────
 

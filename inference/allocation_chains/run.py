@@ -45,7 +45,15 @@ WARM_UP_BLOCKS = 3
 them is recorded.
 """
 FEWEST_BLOCKS = 8
-"""The number of blocks after which chains are first tested for agreement; the first half of all blocks is left out."""
+"""The number of blocks after which chains are first tested for agreement."""
+FIRST_LOOK = FEWEST_BLOCKS // 2
+"""The number of blocks after which it is first asked if partitions need more places: fewer sweeps are lost."""
+LEFT_OUT, LEFT_OUT_OF_FEATURES = 4, 2
+"""Of partitions the first of every 4 blocks are left out (a quarter), of features the first of every 2 (a half).
+
+Chains over partitions begin far apart, and R̂ of what is kept shows whether some have not arrived yet. When R̂ is
+small enough, the quarter is some six autocorrelation times. Chains over features may begin at one state.
+"""
 LOG_ROWS_DECIMALS = 6
 """Decimal places, in nats, to which log p(rows | partition) is rounded before chains are compared.
 
@@ -90,7 +98,7 @@ NO_DRAWS = AllocationDraws(np.zeros((0, 0, 0), np.int32), {})
 
 
 class AllocationTrace(NamedTuple):
-    """The record of chains over allocations, without the first half of their sweeps.
+    """The record of chains over allocations, without their first sweeps (`LEFT_OUT`).
 
     | field | meaning |
     |---|---|
@@ -231,7 +239,7 @@ class AllocationRun(NamedTuple):
     | `size_probability` | averages of p(K given partition), (block, chain, size) |
     | `spent` | how many blocks were run in all, also those before array slots were last added |
     | `warm_up_left` | how many blocks of warm-up are still to come |
-    | `draws` | the allocations after every eighth sweep of the later half of the blocks, with hyper-parameters |
+    | `draws` | the allocations after every eighth sweep of the blocks not left out, with hyper-parameters |
     | `cells` | the cells of rows that lack some, where these are latent, (partial, dim, chain); else None |
     """
 
@@ -252,13 +260,23 @@ class AllocationRun(NamedTuple):
         return len(self.parts)
 
     @property
+    def left_out(self) -> int:
+        """The number of blocks at the beginning that answers leave out, while chains were still on their way."""
+        return self.blocks // (LEFT_OUT_OF_FEATURES if self.is_of_features else LEFT_OUT)
+
+    @property
+    def is_of_features(self) -> bool:
+        """True for allocations in which a row may be in several parts."""
+        return self.labels.ndim > 2
+
+    @property
     def is_due(self) -> bool:
         """True if agreement of the chains is to be tested now: after 8 blocks, 10, 13, 17, …"""
         return self.blocks in _block_counts_tested_at(self.blocks)
 
     def trace(self) -> AllocationTrace:
-        """Return the record of the sweeps since array slots were last added, without the first half of them."""
-        late = slice(self.blocks // 2, None)
+        """Return the record of the sweeps since array slots were last added, without the first blocks (`left_out`)."""
+        late = slice(self.left_out, None)
         parts, log_rows = (np.concatenate(each) for each in (self.parts, self.log_rows))
         log_rows = np.round(log_rows, LOG_ROWS_DECIMALS)
         first = len(parts) - len(np.concatenate(self.parts[late]))
@@ -276,12 +294,12 @@ class AllocationRun(NamedTuple):
         )
 
     def with_draws(self, new: AllocationDraws) -> "AllocationRun":
-        """Return the run with allocations recorded after those that it has, of which the earlier half of the blocks is
-        left out, as for everything in `trace`.
+        """Return the run with allocations recorded after those that it has. Of these the first blocks are left out, as
+        in `trace`.
 
         new: the draws of the last block.
         """
-        late = (self.blocks - self.blocks // 2) * (BLOCK // SWEEPS_PER_DRAW)
+        late = (self.blocks - self.left_out) * (BLOCK // SWEEPS_PER_DRAW)
         return self._replace(draws=self.draws.followed_by(new).last(late))
 
     def lacks_places(self, precision: float, most_places: int) -> bool:
@@ -295,7 +313,8 @@ class AllocationRun(NamedTuple):
             return False
         if (self.parts[-1] >= self.places).mean() > FULL:
             return True
-        return self.is_due and bool((self.trace().parts >= self.places).mean() > FULL_SHARE * precision)
+        is_asked = self.is_due or (self.blocks == FIRST_LOOK and not self.is_of_features)
+        return is_asked and bool((self.trace().parts >= self.places).mean() > FULL_SHARE * precision)
 
 
 @cache

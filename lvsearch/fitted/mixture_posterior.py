@@ -72,7 +72,7 @@ class MixturePosterior:
     | `occupied_error` | (number,) | its standard error from the sampling alone |
     | `rhat` | | the larger R̂ over the chains of K₊ and of log p(rows \| partition) |
     | `effective_sample_size` | | the number of independent draws of K₊ that all chains together are worth |
-    | `chains`, `sweeps` | | the number of chains, and of sweeps of each; the first half of the sweeps is left out |
+    | `chains`, `sweeps` | | the number of chains, and of sweeps of each, also those left out at the beginning |
     | `precision` | | the Monte Carlo error that was asked for |
     | `fewest_occupied` | | the first K₊ of the table: 1, or 0 if some draw had no feature in use |
     | `counted` | | what is counted: "components", or "features" |
@@ -239,8 +239,8 @@ class MixturePosterior:
     def coclustering(self, rows: Sequence[Any] | None = None) -> pd.DataFrame:
         """Return how probable it is that two rows are in one cluster, as a table (row, row) with 1 on its diagonal.
 
-        It is averaged over all numbers of components. Partitions are recorded after every eighth sweep of the second
-        half of each chain.
+        It is averaged over all numbers of components. Partitions are recorded after every eighth sweep of each chain,
+        without the first quarter of the sweeps.
 
         rows: names of the rows to compare; by default all rows.
 

@@ -25,6 +25,7 @@ from lvsearch.inference.allocation_chains import (
     run_chains,
     supported_sizes,
 )
+from lvsearch.inference.allocation_chains.partitions import Move
 from lvsearch.inference.evidence import log_marginals
 from lvsearch.models.contract import Model
 
@@ -138,7 +139,7 @@ def test_agrees_with_enumeration(kind: cases.Kind, dynamic: bool) -> None:
     assert max(error.max() for _, error in (trace.sizes(), trace.occupied())) < 0.01
     assert max(np.abs(z).max() for z in z_scores(trace, *truth)) < 4
     pairs = enumerated_pairs(rows, by_groups(rows, kind.log_marginal), 1.3, dynamic=dynamic)
-    assert trace.draws.groups.shape == (13 * 4, 6, 16)  # the later 13 of 25 blocks, without the padding of the rows
+    assert trace.draws.groups.shape == (19 * 4, 6, 16)  # the last 19 of 25 blocks, without the padding of the rows
     assert np.abs(z_scores_of_pairs(trace, pairs)).max() < 4.5
     assert np.abs(z_scores_of_pairs(trace, pairs[::-1, ::-1])).max() > 8  # rows in another order are told apart
 
@@ -197,6 +198,31 @@ def z_of_data_sets(n: int) -> tuple[np.ndarray, np.ndarray]:
         of_sizes.append(z[0])
         of_occupied.append(z[1])
     return np.concatenate(of_sizes), np.concatenate(of_occupied)
+
+
+@pytest.mark.usefixtures("float64")
+def test_rows_of_a_jump_are_close_in_some_column() -> None:
+    """Pairs are drawn with their probabilities, from evenly spread uniform numbers; a missing cell has the value 0."""
+    rows = np.array([[1.3, -0.2], [0.4, 2.1], [np.nan, -0.4], [-1.9, -1.7], [0.9, 1.8]])
+    chain = allocation_chain(lv.models.FiniteMixture(cases.DIAGONAL.component), cases.dataset(rows), np.zeros(3), None)
+    assert isinstance(chain, PartitionChain)
+    orders, n_padded = ([3, 2, 1, 4, 0], [3, 2, 0, 4, 1]), chain.mixture.elements
+    assert n_padded > len(rows)  # and padding is last
+    assert np.asarray(chain.in_order)[:, : len(rows)].tolist() == [*orders]
+    assert sorted(np.asarray(chain.in_order)[0].tolist()) == list(range(n_padded))
+    expected = np.zeros((n_padded, n_padded))
+    for order in orders:
+        for place, row in enumerate(order):
+            for away in (1, 2, 3, 4):
+                pair, probability = (row, order[(place + away) % 5]), (1 / away - 1 / (away + 1)) / 0.8 / 10
+                expected[pair] += probability / 2
+                expected[pair[::-1]] += probability / 2
+    one, other = np.meshgrid((np.arange(40) + 0.5) / 40, (np.arange(8000) + 0.5) / 8000)
+    uniforms = jnp.asarray(np.stack([one.ravel(), other.ravel()]))
+    move = Move(jax.random.key(0), jnp.arange(n_padded), jnp.zeros((n_padded, 1)), uniforms[0], uniforms)
+    drawn = np.zeros_like(expected)
+    np.add.at(drawn, tuple(np.asarray(each) for each in chain._two_rows(move)), 1 / one.size)
+    np.testing.assert_allclose(drawn, expected, atol=2e-4)
 
 
 @pytest.mark.slow
@@ -297,7 +323,7 @@ def test_chains_that_agree_by_chance_are_not_precise() -> None:
     probability = np.broadcast_to(np.concatenate([of_first, 1 - of_first], axis=2), (16, 16, 2))
     draws = np.random.default_rng(0).integers(1, 3, (16, 32, 16))
     run = AllocationRun(np.zeros((1, 16), int), {}, 16, draws, draws.astype(float), probability, 16)
-    least = np.sqrt(0.16 * 8 / 7 / (8 * 16))  # 8 of 16 blocks are kept
+    least = np.sqrt(0.16 * 12 / 11 / (12 * 16))  # 12 of 16 blocks are kept
     assert run.trace().sizes()[1] == pytest.approx([least, least])
 
 
@@ -309,4 +335,6 @@ def test_sweeps_that_were_left_out_count_as_not_yet_arrived() -> None:
     labels = np.zeros((1, 16), int)
     unfinished = AllocationRun(labels, {}, 16, parts, log_rows, np.full((4, 16, 4), 0.25), 6)
     assert unfinished.trace().arrival == 64 + 5
-    assert unfinished.trace().parts.shape == (16, 64)
+    assert unfinished.trace().parts.shape == (16, 96)
+    of_features = unfinished._replace(labels=np.zeros((1, 8, 16), int))
+    assert of_features.trace().parts.shape == (16, 64)  # chains over features may have begun at one state
