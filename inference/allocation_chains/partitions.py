@@ -8,10 +8,10 @@ A partition says which rows belong to the same component; such a group of rows i
 - A *jump* splits one part in two, or merges two, by the sequentially allocated sampler of Dahl (2005). Two rows are
   drawn. If both are in one part, each begins a part of its own. The other rows of that part then join one of the two in
   turn, with the probabilities of the sweep. If the two rows are in two parts, these become one. The probability of the
-  way back is that of the same allocation with the labels as they are. The result is accepted or refused by
-  Metropolis–Hastings. The two rows are close to each other in some column: parts that are far apart would rarely be
-  merged. How they are drawn depends on the rows' values, which never change, and not on the partition. So it is equally
-  probable on the way back.
+  reverse move is found by going through the same allocation with the labels as they are. The result is accepted or
+  refused by Metropolis–Hastings. The two rows are mostly close to each other in some column, since parts that are far
+  apart would rarely be merged. They are drawn by an order of the rows that is fixed before the chain starts, and not by
+  the partition, so the probability of the pair cancels.
 
 The prior of the partition comes from `seating`. The probability of a row's values in a part comes from the collapsed
 chain of the model (`evidence.mixtures` and its kinds), which knows conjugate components of every kind. Hyper-parameters
@@ -360,11 +360,11 @@ class PartitionChain(eqx.Module):
         return (self._weight() > 0).sum()
 
     def _two_rows(self, move: Move) -> tuple[Array, Array]:
-        """Return two different rows of each particle, none of them padding; the same row twice if there is only one.
+        """Draw two different rows for each particle, none of them padding; the same row twice if there is only one.
 
-        A column and a row are drawn evenly. The second row is r places further in the order of that column, with
-        probability proportional to 1/r − 1/(r + 1); after the last row comes the first. The two rows change places in
-        half of the draws.
+        A column and a row are drawn uniformly. The second row is r = 1 … N − 1 places further in the order of that
+        column, with probability proportional to 1/r − 1/(r + 1); after the last row comes the first. Their roles are
+        swapped with probability 1/2.
 
         move: the random numbers of a jump.
 

@@ -49,10 +49,10 @@ FEWEST_BLOCKS = 8
 FIRST_LOOK = FEWEST_BLOCKS // 2
 """The number of blocks after which it is first asked if partitions need more places: fewer sweeps are lost."""
 LEFT_OUT, LEFT_OUT_OF_FEATURES = 4, 2
-"""Of partitions the first of every 4 blocks are left out (a quarter), of features the first of every 2 (a half).
+"""The first 1/4 of the recorded blocks is discarded as burn-in, of chains over features the first 1/2.
 
-Chains over partitions begin far apart, and R̂ of what is kept shows whether some have not arrived yet. When R̂ is
-small enough, the quarter is some six autocorrelation times. Chains over features may begin at one state.
+Chains over partitions begin far apart, and R̂ of what is kept shows whether some have not arrived yet. Chains over
+features may begin at one state, so that R̂ cannot show it, and more is discarded.
 """
 LOG_ROWS_DECIMALS = 6
 """Decimal places, in nats, to which log p(rows | partition) is rounded before chains are compared.

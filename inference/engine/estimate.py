@@ -41,7 +41,7 @@ class Estimate(NamedTuple):
     | `log_lower` | a lower bound on log p(data | size), or on log p(data | size, θ) for plug-in fits, nats |
     | `log_upper` | an upper bound on the same number; `inf` if none was computed |
     | `passes` | how many passes over the data were made |
-    | `bend` | the size at which the fit of the data bent sharply on the way from more components; None if at none |
+    | `bend` | the size at which the log likelihood bent while components were removed; None if at none |
 
     Globals are the latent variables that all units share, such as topics. q is their approximate posterior.
     """

@@ -38,11 +38,11 @@ from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.inferred_concentrations import Concentration
 from lvsearch.inference.topics.merging import (
     CANDIDATES,
-    bend_of_fits,
     closest_pairs,
     dispensable_topics,
     merge_topics,
     remove_topics,
+    size_at_bend,
 )
 from lvsearch.inference.topics.passes import (
     LEAST_WORK,
@@ -63,7 +63,9 @@ from lvsearch.models.lda import LDA
 T = TypeVar("T")
 
 SHARED_CAPACITIES = (32, 64)
-"""The lengths of arrays over topics where data are so few that programs take longer to compile than to run."""
+"""The lengths of arrays over topics where a pass is less work than `LEAST_WORK`: all sizes up to 32 share compiled
+programs, and those of 33 to 64. Programs take longer to compile there than to run.
+"""
 FLOOR = 1e-30
 """The smallest probability of a word in a topic."""
 
@@ -246,7 +248,7 @@ class TopicEstimator(BaseEstimator):
 
     def _remove_topics(self, start: Estimate, model: LDA, n_topics: int) -> Estimate:
         """Return `start` reduced to `n_topics` topics in small steps, with collapsed passes before each step, and the
-        size at which the fit of the words bends on the way.
+        number of topics at which the words' leave-one-out log likelihood bends.
 
         A step leaves topics out, or merges two, whichever lowers the documents' likelihood less. In the passes the
         other topics take over the words of those left out. Steps are small because many mergers at once join topics
@@ -277,7 +279,7 @@ class TopicEstimator(BaseEstimator):
             sizes.append(len(counts))
             fits.append(fit)
             if len(counts) <= n_topics:
-                return self._estimate_of(model, counts, passes)._replace(bend=bend_of_fits(sizes, fits))
+                return self._estimate_of(model, counts, passes)._replace(bend=size_at_bend(sizes, fits))
             # of free topics only: those with seeds are neither merged nor left out
             pairs = given + np.stack(closest_pairs(counts[given:].astype(np.float64), n_pairs))
             pairs = np.zeros((2, 1), np.int64) if not pairs.size else pairs
@@ -504,7 +506,7 @@ class TopicEstimator(BaseEstimator):
         self._packed = {self._packing.layout: self.packed}
 
     def capacity(self, n_topics: int) -> int:
-        """Return the length of arrays over topics. On little data several numbers of topics share one, and programs."""
+        """Return the length of arrays over topics, which on little data is one of `SHARED_CAPACITIES`."""
         (least,) = capacity_of((n_topics,))
         shared = next((each for each in SHARED_CAPACITIES if each >= n_topics), least)
         return shared if self._packing.cells * shared < LEAST_WORK else least

@@ -19,7 +19,7 @@ FEWEST_TOKENS = 1e-30
 ALIKE = 2.0
 """Mergers are averaged with the cheapest one if they cost at most so many times as much."""
 SHARP = 5.0
-"""How large a bend of fits must be (`bend_of_fits`), as a multiple of the usual change from step to step."""
+"""The least bend of log likelihoods (`size_at_bend`), as a multiple of the median change from step to step."""
 
 
 def merge_topics(counts: Float[np.ndarray, "topic word"], size: int) -> Float[np.ndarray, "size word"]:
@@ -116,28 +116,28 @@ def remove_topics(
     return counts[remains]
 
 
-def bend_of_fits(sizes: Sequence[int], fits: Sequence[float]) -> int | None:
-    """Return the size at which fits bend while topics go; None if they do not bend sharply.
+def size_at_bend(sizes: Sequence[int], log_likelihoods: Sequence[float]) -> int | None:
+    """Return the number of topics at which leave-one-out log likelihoods bend; None if they do not bend sharply.
 
-    A fit is Σ log p(word | all other words), about, as collapsed passes compute it. Topics that the data do not need
-    hardly change it when they go. From the number of topics that the data have, each that goes lowers it by much more.
-    On real text it bends gradually.
+    Above a bend the data do not need the topics that are removed, which hardly changes the log likelihood. Below it
+    each further topic removed lowers it by much more: by five times (`SHARP`) the median change from step to step, and
+    by as much again as above. On real text it bends gradually.
 
-    sizes: the numbers of topics, falling.
-    fits: the fit with each of them, nats.
+    sizes: the numbers of topics, falling; of fewer than five nothing is said.
+    log_likelihoods: Σ log p(word | all other words) with each of them, approximately, nats.
     """
     if len(sizes) < 5:
         return None
-    # The first step is left out: topics go in it that came from nothing, and that the others had not adapted to.
+    # The first step is left out: its topics came from nothing, and the others had not adapted to their removal.
     steps = -np.diff(sizes)[1:]
-    gains = -np.diff(fits)[1:] / steps  # of one topic more, at each step
+    gains = -np.diff(log_likelihoods)[1:] / steps  # of one topic more, at each step
     bends = gains[2:] - gains[:-2]
     sharpest = int(np.argmax(bends))
     above, within = gains[sharpest], gains[sharpest + 1]
     usual = float(np.median(np.abs(np.diff(gains))))
     if bends[sharpest] < max(SHARP * usual, abs(above)):
         return None
-    share_below = np.clip((within - above) / bends[sharpest], 0.0, 1.0)  # of the topics that go in the step between
+    share_below = np.clip((within - above) / bends[sharpest], 0.0, 1.0)  # of the topics removed in the step between
     return int(sizes[sharpest + 3] + round(share_below * steps[sharpest + 1]))
 
 

@@ -92,7 +92,7 @@ class Fit(Estimated):
     | `brackets` | estimates of log evidence with errors, from annealing or a noisy function's calls; else empty |
     | `gains` | measured log evidence over that of the next smaller size, where gains compare sizes; else empty |
     | `scores` | scores of held-out units, where these compare sizes; else None |
-    | `bend` | the size at which the fit of the data bent sharply on the way from more components; None if at none |
+    | `bend` | the size at which the log likelihood bent while components were removed; None if at none |
     """
 
     size: Size

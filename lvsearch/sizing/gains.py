@@ -194,7 +194,7 @@ class MeasuredSize(Protocol):
 
     @property
     def bends(self) -> tuple[int, ...]:
-        """The sizes at which the fit of the data bent sharply on the way from more components to this size."""
+        """The sizes at which the log likelihood bent while components were removed from a larger fit."""
         ...
 
 
@@ -632,13 +632,15 @@ def next_measured(
     A gain is the log evidence of a size minus that of the next smaller size.
 
     The search is done when the answer is as narrow as asked, when no size is left to measure, or when enough is known
-    of a smooth curve (`ENOUGH_ON_A_CURVE`). First it tries larger and larger sizes until one surely gains nothing, or
-    two in a row probably do. Then it measures inside the widest stretch of unmeasured sizes within the 95 % range,
-    until that range is narrow. Last it repeats the sizes whose gains decide the answer.
+    of a smooth curve (`ENOUGH_ON_A_CURVE`). First it tries larger and larger sizes until one surely loses, or two in a
+    row have negative estimates; smaller ones if the smallest does not surely gain. Sizes that contradict falling gains
+    are repeated. Then it halves the stretch between a sure gain and a sure loss, or measures inside the widest stretch
+    of unmeasured sizes within the 95 % range, until that range is narrow. Last it repeats the sizes whose gains decide
+    the answer.
 
-    Gains probably end where the fit of the data bent while components were taken from a larger one
-    (`MeasuredSize.bends`). That size and the next larger one come before others. What is said of sizes rests on gains
-    alone.
+    Gains probably end where the log likelihood bent while components were removed from a larger fit
+    (`MeasuredSize.bends`). That size and the next larger one are preferred to twice a size and to the middle of two. A
+    bend only decides which sizes are measured.
 
     visits: the sizes that the search tried, with their gains.
     trials: the number of trials (measurements) of each size tried, {size: trials}.
@@ -675,7 +677,7 @@ def next_measured(
             return NextSize(size, "a larger size gains more")
     answer = curve.answer(prior)
     best, low_end, high_end = answer
-    sharp = None if curve.fades else _sharp_change(curve, visits)
+    sharp = None if curve.fades else _size_inside_sign_change(curve, visits)
     if sharp is not None:
         return NextSize(sharp, "gains change their sign in between")
     is_wide = high_end - low_end > _widest_range(curve) * best
@@ -725,21 +727,20 @@ def _next_larger_size(curve: EvidenceCurve) -> int:
 
 
 def _sizes_at_bends(visits: Sequence[MeasuredSize], first: int, last: int) -> list[int]:
-    """Return sizes between two others at which fits bent, and the next larger size where the first one is such.
+    """Return the bends from `first` up to below `last`, the one seen last first; for a bend at `first`, first + 1.
 
-    The last bend seen comes first.
-
-    visits: the sizes that the search tried. first, last: sizes; those returned are larger than `first`, and smaller
-        than `last`.
+    visits: the sizes that the search tried, with their bends.
+    first, last: sizes. Those returned are larger than `first`, and smaller than `last`.
     """
     seen = [bend for visit in reversed(visits) for bend in reversed(visit.bends)]
     return [max(bend, first + 1) for bend in seen if first <= bend < last - (bend == first)]
 
 
-def _sharp_change(curve: EvidenceCurve, visits: Sequence[MeasuredSize]) -> int | None:
-    """Return a size between two measured ones, the first of which surely gains and the second surely does not.
+def _size_inside_sign_change(curve: EvidenceCurve, visits: Sequence[MeasuredSize]) -> int | None:
+    """Return an unmeasured size between two measured ones, of which the smaller surely gains and the larger surely
+    loses.
 
-    It is the middle, or a size near which a fit bent. Halving this way finds the size where gains end. Returns None
+    It is a size at a bend, or one above it, or else the middle: halving finds the size where gains end. Returns None
     where no size lies between two such sizes, or where the middle was measured and contradicts the assumption of
     falling gains.
 

@@ -56,7 +56,7 @@ class Trial(Estimated):
     | `brackets` | estimates of log evidence with errors, from annealing or a noisy function's calls |
     | `gains` | measured log evidence over that of the next smaller size |
     | `scores` | scores of held-out units; None if there are none |
-    | `bend` | the size at which the fit of the data bent sharply on the way from more components; None if at none |
+    | `bend` | the size at which the log likelihood bent while components were removed; None if at none |
     """
 
     start: str
@@ -108,7 +108,7 @@ class Visit:
 
     @property
     def bends(self) -> tuple[int, ...]:
-        """The sizes at which the fit of the data bent sharply on the way from more components to this size."""
+        """The sizes at which the log likelihood bent while components were removed from a larger fit."""
         return tuple(trial.bend for trial in self.trials if trial.bend is not None)
 
     @property

@@ -33,11 +33,11 @@ from lvsearch.inference.topics import passes
 from lvsearch.inference.topics.estimator import TopicEstimator, TopicSettings, point_topics
 from lvsearch.inference.topics.merging import (
     alike_pairs,
-    bend_of_fits,
     cheapest_pairs,
     dispensable_topics,
     merge_topics,
     remove_topics,
+    size_at_bend,
 )
 from lvsearch.inference.topics.passes import PassSettings, passes_in_lanes
 from lvsearch.models.exponential.digamma import digamma_positive, exp_digamma, log_gamma_positive
@@ -507,18 +507,18 @@ def test_after_a_removal_the_last_copy_of_a_topic_is_not_merged_away():
     np.testing.assert_array_equal(kept, word_counts[[1, 2]])
 
 
-def test_fits_bend_where_topics_begin_to_be_needed_and_nowhere_on_a_smooth_curve():
+def test_log_likelihoods_bend_where_topics_are_needed_and_nowhere_on_a_smooth_curve():
     rng = np.random.default_rng(0)
     falling = [48, 46, 44, 42, 40, 38, 36, 34, 32]
     sizes = np.array(falling)
     noise = 50 * rng.normal(size=len(sizes))
     for needed in (37, 38, 39, 40):  # 37 and 39 lie within a step of two topics
         fits = noise + 1500.0 * np.minimum(sizes, needed) + 100.0 * sizes
-        assert bend_of_fits(falling, fits.tolist()) == needed
-    assert bend_of_fits(falling, (noise + 1500.0 * sizes).tolist()) is None
+        assert size_at_bend(falling, fits.tolist()) == needed
+    assert size_at_bend(falling, (noise + 1500.0 * sizes).tolist()) is None
     fading = noise + 40_000 * np.log(sizes)  # as on real text
-    assert bend_of_fits(falling, fading.tolist()) is None
-    assert bend_of_fits(falling[:4], [0.0, 1.0, 2.0, 0.0]) is None
+    assert size_at_bend(falling, fading.tolist()) is None
+    assert size_at_bend(falling[:4], [0.0, 1.0, 2.0, 0.0]) is None
 
 
 # ── the estimator ───────────────────────────────────────────────────────────────────────────────────────────────────
@@ -553,7 +553,7 @@ def planted_documents(n_topics: int) -> csr_array:
 
 
 @pytest.mark.thorough
-def test_a_fit_that_comes_from_more_topics_says_where_the_fit_of_words_bent():
+def test_a_fit_that_comes_from_more_topics_says_where_the_log_likelihood_bent():
     estimator = TopicEstimator(LDA(2.0, 0.05), documents(planted_documents(6)))
     larger = estimator.fit_to_merge((10,), jax.random.key(0))
     assert estimator.fit((4,), jax.random.key(1), larger).bend == 6
