@@ -38,6 +38,7 @@ from lvsearch.inference.topics import kernel as kernels
 from lvsearch.inference.topics.inferred_concentrations import Concentration
 from lvsearch.inference.topics.merging import (
     CANDIDATES,
+    FEWEST_SIZES,
     closest_pairs,
     dispensable_topics,
     merge_topics,
@@ -272,14 +273,15 @@ class TopicEstimator(BaseEstimator):
         counts = np.asarray(start.natural["topic_word"], np.float32) + 1 - eta
         counts, given = np.maximum(self._with_seeds(counts, -1), 0.0), self.model.n_given
         sizes, fits = [], []
-        while True:
+        # The last size gets passes too where a bend can be told.
+        while len(counts) > n_topics or len(sizes) >= FEWEST_SIZES - 1:
             alpha = _alpha(model, len(counts), capacity)
             state, _, fit = self._collapsed(_columns(counts, capacity), alpha, eta, passes, -np.inf)
             counts = np.maximum(np.asarray(state.total).T[: len(counts)], 0.0)
             sizes.append(len(counts))
             fits.append(fit)
             if len(counts) <= n_topics:
-                return self._estimate_of(model, counts, passes)._replace(bend=size_at_bend(sizes, fits))
+                break
             # of free topics only: those with seeds are neither merged nor left out
             pairs = given + np.stack(closest_pairs(counts[given:].astype(np.float64), n_pairs))
             pairs = np.zeros((2, 1), np.int64) if not pairs.size else pairs
@@ -296,6 +298,7 @@ class TopicEstimator(BaseEstimator):
             )
             number = min(self._fewer_at_once(len(counts)), len(counts) - n_topics)
             counts = remove_topics(counts, number, losses, pairs, chosen, joint)
+        return self._estimate_of(model, counts, passes)._replace(bend=size_at_bend(sizes, fits))
 
     def _fewer_at_once(self, n_topics: int) -> int:
         """Return how many of `n_topics` topics go in one step, at least 1."""

@@ -18,6 +18,8 @@ FEWEST_TOKENS = 1e-30
 """The least number of tokens in divisions and logarithms, which takes the place of 0."""
 ALIKE = 2.0
 """Mergers are averaged with the cheapest one if they cost at most so many times as much."""
+FEWEST_SIZES = 5
+"""The least number of sizes at which a bend of log likelihoods can be told (`size_at_bend`)."""
 SHARP = 5.0
 """The least bend of log likelihoods (`size_at_bend`), as a multiple of the median change from step to step."""
 
@@ -123,10 +125,10 @@ def size_at_bend(sizes: Sequence[int], log_likelihoods: Sequence[float]) -> int 
     each further topic removed lowers it by much more: by five times (`SHARP`) the median change from step to step, and
     by as much again as above. On real text it bends gradually.
 
-    sizes: the numbers of topics, falling; of fewer than five nothing is said.
+    sizes: the numbers of topics, falling; of fewer than `FEWEST_SIZES` nothing is said.
     log_likelihoods: Σ log p(word | all other words) with each of them, approximately, nats.
     """
-    if len(sizes) < 5:
+    if len(sizes) < FEWEST_SIZES:
         return None
     # The first step is left out: its topics came from nothing, and the others had not adapted to their removal.
     steps = -np.diff(sizes)[1:]

@@ -68,10 +68,11 @@ def estimator() -> TopicEstimator:
 
 def test_the_plan_counts_the_arrays_that_there_are():
     plan = estimator().memory_plan((3,))
-    state = kernels.start_state(estimator().packed, np.zeros((11, 8), np.float32), np.ones(8, np.float32))
+    length = estimator().capacity(3)
+    state = kernels.start_state(estimator().packed, np.zeros((11, length), np.float32), np.ones(length, np.float32))
     assert (plan.n_batches, plan.kept_bytes) == (2, state.per_batch.nbytes)
     assert plan.bytes_per_batch == state.total.nbytes
-    assert estimator()._packing.slots * 8 * 4 == state.proportions.nbytes
+    assert estimator()._packing.slots * length * 4 == state.proportions.nbytes
     tiles = next(part for part in plan.parts if part.name == "tiles")
     assert tiles.n_bytes == sum(leaf.nbytes for leaf in estimator().packed.tiles)
     assert plan.peak_bytes == sum(part.n_bytes for part in plan.parts)
@@ -135,7 +136,7 @@ def test_the_plan_is_printed_before_the_search(capsys: pytest.CaptureFixture[str
     search(seconds=0)
     assert "memory:" not in capsys.readouterr().err
     search(seconds=0, progress=True)
-    stated = "memory: at most about 80 MiB at 4 topics (2 batches keep 1 KiB of counts)\n"
+    stated = "memory: at most about 80 MiB at 4 topics (2 batches keep 3 KiB of counts)\n"
     assert capsys.readouterr().err.startswith(stated)
 
 
