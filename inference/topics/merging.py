@@ -119,7 +119,8 @@ def remove_topics(
 
 
 def size_at_bend(sizes: Sequence[int], log_likelihoods: Sequence[float]) -> int | None:
-    """Return the number of topics at which leave-one-out log likelihoods bend; None if they do not bend sharply.
+    """Return the number of topics at which leave-one-out log likelihoods bend; None if they do not bend sharply, or are
+    not finite.
 
     Above a bend the data do not need the topics that are removed, which hardly changes the log likelihood. Below it
     each further topic removed lowers it by much more: by five times (`SHARP`) the median change from step to step, and
@@ -128,7 +129,7 @@ def size_at_bend(sizes: Sequence[int], log_likelihoods: Sequence[float]) -> int 
     sizes: the numbers of topics, falling; of fewer than `FEWEST_SIZES` nothing is said.
     log_likelihoods: Σ log p(word | all other words) with each of them, approximately, nats.
     """
-    if len(sizes) < FEWEST_SIZES:
+    if len(sizes) < FEWEST_SIZES or not np.isfinite(log_likelihoods).all():
         return None
     # The first step is left out: its topics came from nothing, and the others had not adapted to their removal.
     steps = -np.diff(sizes)[1:]

@@ -519,6 +519,7 @@ def test_log_likelihoods_bend_where_topics_are_needed_and_nowhere_on_a_smooth_cu
     fading = noise + 40_000 * np.log(sizes)  # as on real text
     assert size_at_bend(falling, fading.tolist()) is None
     assert size_at_bend(falling[:4], [0.0, 1.0, 2.0, 0.0]) is None
+    assert size_at_bend(falling, [*fading.tolist()[:-1], np.nan]) is None
 
 
 # ── the estimator ───────────────────────────────────────────────────────────────────────────────────────────────────
