@@ -48,8 +48,8 @@ FEWEST_BLOCKS = 8
 """The number of blocks after which chains are first tested for agreement."""
 FIRST_LOOK = FEWEST_BLOCKS // 2
 """The number of blocks after which it is first asked if partitions need more places: fewer sweeps are lost."""
-LEFT_OUT, LEFT_OUT_OF_FEATURES = 4, 2
-"""The first 1/4 of the recorded blocks is discarded as burn-in, of chains over features the first 1/2.
+BURN_IN, BURN_IN_OF_FEATURES = 1 / 4, 1 / 2
+"""The share of the recorded blocks, the first ones, that is discarded as burn-in: of partitions, and of features.
 
 Chains over partitions begin far apart, and R̂ of what is kept shows whether some have not arrived yet. Chains over
 features may begin at one state, so that R̂ cannot show it, and more is discarded.
@@ -98,7 +98,7 @@ NO_DRAWS = AllocationDraws(np.zeros((0, 0, 0), np.int32), {})
 
 
 class AllocationTrace(NamedTuple):
-    """The record of chains over allocations, without their first sweeps (`LEFT_OUT`).
+    """The record of chains over allocations, without their first sweeps (`BURN_IN`).
 
     | field | meaning |
     |---|---|
@@ -262,7 +262,7 @@ class AllocationRun(NamedTuple):
     @property
     def left_out(self) -> int:
         """The number of blocks at the beginning that answers leave out, while chains were still on their way."""
-        return self.blocks // (LEFT_OUT_OF_FEATURES if self.is_of_features else LEFT_OUT)
+        return int(self.blocks * (BURN_IN_OF_FEATURES if self.is_of_features else BURN_IN))
 
     @property
     def is_of_features(self) -> bool:
