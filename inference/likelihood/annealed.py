@@ -83,6 +83,7 @@ LANES = 1024  # documents × particles per call: enough to hide the loop's overh
 FEWEST_LANES, CELLS = 64, 2**14  # with many topics CELLS / topics lanes, but never fewer than 64
 FEW_DOCUMENTS = 1000  # up to so many: the program that compiles in 5 s, not 11, and runs up to twice as long
 FEW_TOGETHER = 32  # the most documents of a call then: all of them take as long as the longest
+CACHED = 2**19  # numbers of an array (position, topic, document) that stay in the cache: more take 3 times as long
 FEW_LENGTHS = (16, 256, 512, 1024)  # few documents are all padded to the least that holds them: each is a program
 LEAST_STRIDE = 4096  # draws of a step are numbered from step × this, or × the blocks of a document if it has more
 MOVES = 2**32 - 1  # the number with which a document's key is folded for splits and merges: no sweep has it
@@ -705,6 +706,7 @@ class AnnealedImportance:
         few = counts.shape[0] <= FEW_DOCUMENTS
         program, most = (_log_islands_soon, FEW_TOGETHER) if few else (_log_islands, LANES)
         lanes = min(LANES, max(FEWEST_LANES, CELLS // len(prior)))
-        height_of = lambda _: min(most, max(1, lanes // (islands * particles)))  # noqa: E731
+        together = min(most, lanes // (islands * particles))
+        height_of = lambda length: max(1, min(together, CACHED // (len(prior) * length)))  # noqa: E731
         pad = lengths_of_few if few else lengths_of_many
         return estimate_tiles(topics, counts, one_tile, tokens=True, height_of=height_of, pad=pad)

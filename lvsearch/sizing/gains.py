@@ -7,8 +7,9 @@ two ends.
 
 It is assumed, and printed, that gains fall as sizes grow. Sizes between two measured ones need a rule. Gains may lie on
 a smooth curve about the size where they end (`smooth_gains`). If they do not, half of the draws fall evenly in log k,
-and the other half at one random place between the two sizes. Below the smallest
-measured size and beyond the largest one, gains are equal to the nearest measured one.
+and the other half at one random place between the two sizes. Below the smallest measured size and beyond the largest
+one, gains are equal to the nearest measured one. But where the smallest measured size loses, nothing is known of where
+gains end below it: draws change their sign at a random place there.
 
 It is not assumed that every chain was in the best mode. A chain in a poor mode shows a gain that is too small. Such a
 chain has one component twice, or two in one, and giving back a duplicate component costs nothing. So a size that may
@@ -226,7 +227,10 @@ class EvidenceCurve:
         """
         (nodes, drawn), sizes = self._interpolated_gains(), np.arange(2, self.end + 1)
         gains = np.empty((len(drawn), len(sizes)))
-        gains[:, sizes <= nodes[0]] = drawn[:, :1]
+        # Where the smallest measured size loses, gains end at an unknown place below it, drawn evenly in log k.
+        ends_at = nodes[0] ** np.random.default_rng(2).random((len(drawn), 1))
+        below, first = sizes[sizes <= nodes[0]], drawn[:, :1]
+        gains[:, : len(below)] = np.where(below <= ends_at, np.abs(first), first)
         gains[:, sizes > nodes[-1]] = drawn[:, -1:]
         # Between two measured sizes: even draws fall evenly in log k; odd draws fall at one uniformly drawn place,
         # unless gains lie on a smooth curve.

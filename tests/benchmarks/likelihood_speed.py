@@ -1,7 +1,7 @@
 """Seconds to score 10,000 documents of about 150 words under 10 topics: ais, 128 samples; mfi, 200; lrs, 100; bounds.
 
-Run alone, on two cores: `python tests/benchmarks/likelihood_speed.py [method …] [--documents 10000]`. Each method runs
-once on a small share first, so that compilation is reported apart.
+Run alone, on two cores: `python tests/benchmarks/likelihood_speed.py [method …] [--documents 10000] [--topics 10]
+[--words 150] [--samples 8]`. Each method runs once on a small share first, so that compilation is reported apart.
 """
 
 import argparse
@@ -31,15 +31,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("methods", nargs="*", default=["bounds", "ais", "mfi", "lrs"])
     parser.add_argument("--documents", type=int, default=10_000)
+    parser.add_argument("--topics", type=int, default=10)
+    parser.add_argument("--words", type=int, default=150, help="the mean number of words of a document")
+    parser.add_argument("--samples", type=int, help="of methods that sample; by default the method's own")
     arguments = parser.parse_args()
-    topics, alpha, counts = simulate(arguments.documents)
+    topics, alpha, counts = simulate(arguments.documents, arguments.topics, length=arguments.words)
     for method in arguments.methods:
         key = None if method == "bounds" else jax.random.key(0)
         start = time.perf_counter()
-        document_likelihood(topics, alpha, counts[: max(1, arguments.documents // 10)], method=method, key=key)
+        share, samples = counts[: max(1, arguments.documents // 10)], None if method == "bounds" else arguments.samples
+        document_likelihood(topics, alpha, share, method=method, samples=samples, key=key)
         warm = time.perf_counter() - start
         busy = time.process_time()
-        result = document_likelihood(topics, alpha, counts, method=method, key=key)
+        result = document_likelihood(topics, alpha, counts, method=method, samples=samples, key=key)
         busy = time.process_time() - busy
         budget = f", budget {BUDGET[method]:.0f} s" if method in BUDGET else ""
         print(

@@ -530,6 +530,20 @@ def test_nothing_is_said_of_sizes_beyond_one_that_surely_gains():
     assert allowed.posterior(Geometric(0.05)).best == (16,)
 
 
+def test_a_loss_at_the_smallest_measured_size_leaves_open_where_gains_end_below_it():
+    """A search that was stopped there gave more than 99 % to size 1, which nobody had compared with anything."""
+    curve = evidence_curve(measured({64: (-900.0, 30.0)}))
+    assert curve is not None
+    found = curve.posterior(Uniform(200))
+    assert found.probability[0] < 0.25
+    assert found.probability[63:].sum() < 1e-6
+    assert found.indistinguishable[-1][0] > 50
+    # size 2 is the smallest that gains can be measured of: where it loses, size 1 is surely best
+    least = evidence_curve(measured({2: (-900.0, 30.0)}))
+    assert least is not None
+    assert least.posterior(Uniform(200)).probability[0] > 0.999
+
+
 def test_two_probable_losses_in_a_row_end_the_climb():
     found = {64: (190.0, 15.0), 128: (-12.0, 15.0), 256: (-20.0, 15.0)}
     step = next_measured(measured(found), {64: 1, 128: 1, 256: 2}, Geometric(0.05), 3, None, first=16)
