@@ -102,11 +102,7 @@ class SeatPrior(eqx.Module):
         n_rows: the number of rows N.
         places: the largest number of parts.
         """
-        size, parts = np.arange(1, len(log_prior) + 1), np.arange(places + 2)[:, None]
-        total = size * concentrations
-        log_falling = special.gammaln(size + 1) - special.gammaln(np.maximum(size - parts, 0) + 1)
-        of_size = log_prior + special.gammaln(total) - special.gammaln(total + n_rows)
-        log_weights = np.where(parts <= size, log_falling + of_size, -np.inf)
+        log_weights = log_part_weights(log_prior, concentrations, n_rows, places)
         if np.ptp(concentrations) == 0:
             log_sum = np.logaddexp.reduce(log_weights, axis=1, keepdims=True)
             possible = log_sum > -np.inf
@@ -142,6 +138,22 @@ class SeatPrior(eqx.Module):
             return Seats(jnp.broadcast_to(concentrations[0], n_particles), jnp.broadcast_to(weights, shape))
         drawn = jax.random.categorical(key, self.log_sizes(counts), axis=0)
         return Seats(concentrations[drawn], weights[:, drawn])
+
+
+def log_part_weights(
+    log_prior: Float[np.ndarray, " size"], concentrations: Float[np.ndarray, " size"], n_rows: int, places: int
+) -> Float[np.ndarray, "number size"]:
+    """Return log [p(K) K!/(K − t)! Γ(K a_K) / Γ(K a_K + N)] of t = 0 … places + 1 parts and K = 1, 2, … components,
+    (part count, size), nats; −∞ for more parts than components.
+
+    log_prior: log p(K), nats. concentrations: a_K, the Dirichlet concentration of each of K components.
+    n_rows: N, the number of rows. places: the largest number of parts.
+    """
+    size, parts = np.arange(1, len(concentrations) + 1), np.arange(places + 2)[:, None]
+    total = size * concentrations
+    log_falling = special.gammaln(size + 1) - special.gammaln(np.maximum(size - parts, 0) + 1)
+    of_size = log_prior + special.gammaln(total) - special.gammaln(total + n_rows)
+    return np.where(parts <= size, log_falling + of_size, -np.inf)
 
 
 def size_probabilities(
