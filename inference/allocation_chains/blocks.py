@@ -177,9 +177,9 @@ class BlockPartitionChain(eqx.Module):
         sides = zip(self._sides(labels), self.places, strict=True)
         return jnp.stack([_are_in_use(each, places).sum(0, dtype=jnp.int32) for each, places in sides])
 
-    def groups(self, labels: Int[Array, "element particle"]) -> Int[Array, "element particle"]:
-        """Return the number of the part that each row and then each column is in, (row + column, particle)."""
-        return labels
+    def groups(self, labels: Int[Array, "element particle"]) -> Int[Array, "row particle"]:
+        """Return the number of the part that each row is in, (row, particle); −1 for padding."""
+        return self._sides(labels)[0]
 
     def log_sizes(self, state: AllocationState) -> Float[Array, "row_size column_size particle"]:
         """Return log p(K, L | both partitions), (K, L, particle), nats."""

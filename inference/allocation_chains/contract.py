@@ -103,7 +103,7 @@ class AllocationChain(Protocol):
 
     def groups(self, labels: Array) -> Int[Array, "row particle"]:
         """Return the number of the part that each row is in, (row, particle), −1 for padding; (0, particle) if a row
-        may be in several. With two sides those of the columns follow, (row + column, particle).
+        may be in several.
         """
         ...
 

@@ -198,14 +198,16 @@ def log_seats_of_a_new_row(
         return np.log(np.where(occupied, of_parts, np.where(is_first, of_new[:, None], 0.0)))
 
 
-def supported_sizes(log_prior: Any, largest: int) -> Float[np.ndarray, " size"]:
+def supported_sizes(log_prior: Any, *largest: int) -> Float[np.ndarray, "*size"]:
     """Return log p(K) of K = 1 … `largest` components, normalised over these, (size,), nats.
 
-    If the prior excludes all of them, every entry is −∞.
+    With two size variables and two largest numbers it is log p(K, L), (size, size). If the prior excludes all of them,
+    every entry is −∞.
 
-    log_prior: K -> log p(K), nats; it need not be normalised.
+    log_prior: K, or K and L -> its log prior probability, nats; it need not be normalised.
     """
-    values = np.array([log_prior(size) for size in range(1, largest + 1)], np.float64)
+    values = np.array([log_prior(*(place + 1 for place in places)) for places in np.ndindex(*largest)], np.float64)
+    values = values.reshape(largest)
     if not np.isfinite(values).any():
         return values
     return values - np.asarray(special.logsumexp(values), np.float64)

@@ -474,7 +474,8 @@ class SearchResult(Findings):
         `lv.mixture_posterior` has the defaults: chains are lengthened until R-hat is at most 1.02.
 
         Returns a `MixturePosterior`.
-        For features of rows (`IBP`), K is the number of features that can be used, K₊ of those that some row has.
+        For features of rows (`IBP`), K is the number of features that can be used, K₊ of those that some row has. For
+        block models, both are pairs: of row clusters and of column clusters.
         Raises ValueError for models other than these and mixtures of rows whose parameters are integrated out, and for
         evidence other than the marginal one of the data as they are.
         """
@@ -492,7 +493,7 @@ class SearchResult(Findings):
             self.evaluator.base_model,
             self.training,
             prior=self.prior,
-            max_size=self.settings.largest,
+            max_size=self.settings.max_size,
             precision=precision,
             sweeps=sweeps,
             fewest_sweeps=fewest_sweeps,

@@ -128,7 +128,7 @@ def gives_number_in_use(result: Findings) -> bool:
     Returns False if the posterior of that number is not available, for example after `with_prior`.
     """
     found = result.partitions
-    return found is not None and found.size_is_limit and len(found.occupied_probability) > 0
+    return found is not None and found.size_is_limit and found.occupied_probability.size > 0
 
 
 def name_of_chains(result: Findings) -> str:
@@ -197,11 +197,11 @@ def is_number_open(result: Findings) -> bool:
     The number counts as open if the range of the 95 % set is wide (`LEAST_WIDTH_OPEN`) and its largest size is more
     than `RATIO_OPEN` times the smallest. In that case the headline gives the number of components that hold rows, which
     describes the data themselves. Returns False if the posterior of that number is not available, for example after
-    `with_prior`.
+    `with_prior`, and for several size variables, of which no single range can be given.
     """
-    if result.partitions is None or not result.estimated.is_decided or not len(result.partitions.occupied_probability):
+    if result.partitions is None or not result.estimated.is_decided or not result.partitions.occupied_probability.size:
         return False
-    if gives_number_in_use(result):
+    if gives_number_in_use(result) or result.prior.dimension > 1:
         return False
     together = [size[0] for size in result.estimated.indistinguishable]
     return max(together) > RATIO_OPEN * min(together) and max(together) - min(together) + 1 >= LEAST_WIDTH_OPEN
@@ -306,10 +306,10 @@ def _end_reached(result: Findings) -> str | None:
         return None  # a single size rises above nothing
     if excludes_larger_sizes(result):
         allowed = None
-    if result.partitions is not None:
-        return "largest allowed" if allowed == best else None
-    tried = tuple(max(numbers) for numbers in zip(*(visit.size for visit in result.visits), strict=True))
-    may_go_on = not result.is_finished and max(tried) > 1
+    tried, may_go_on = (), False
+    if result.partitions is None:  # chains compare all sizes, whichever were fitted
+        tried = tuple(max(numbers) for numbers in zip(*(visit.size for visit in result.visits), strict=True))
+        may_go_on = not result.is_finished and max(tried) > 1
     for end, word in ((allowed, "allowed"), (tried if may_go_on else None, "tried")):
         if end == best:
             return f"largest {word}"
