@@ -38,7 +38,7 @@ from jaxtyping import Array, Float, Int, Key
 from lvsearch.inference.allocation_chains.contract import AllocationState
 from lvsearch.inference.allocation_chains.partitions import PartitionChain
 from lvsearch.inference.allocation_chains.seating import SeatPrior, log_part_weights
-from lvsearch.inference.block_models.state import layout_of, packed_cells
+from lvsearch.inference.block_models.chain import layout_of, packed_cells
 from lvsearch.inference.data.statistic_layout import StatisticLayout
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.generators import generator
@@ -74,7 +74,9 @@ class BlockPartitionChain(eqx.Module):
     weight: Float[np.ndarray | Array, " row"]
     log_weights: Float[np.ndarray | Array, "row_parts column_parts"]
     size_given_parts: Float[np.ndarray | Array, "row_parts column_parts row_size column_size"]
-    in_order: tuple[Int[np.ndarray | Array, "direction row"], Int[np.ndarray | Array, "direction column"]]
+    in_order: tuple[
+        Int[np.ndarray | Array, "directions_of_rows row"], Int[np.ndarray | Array, "directions_of_columns column"]
+    ]
     n_places: int = eqx.field(static=True)
     places: tuple[int, int] = eqx.field(static=True)
 
@@ -123,11 +125,11 @@ class BlockPartitionChain(eqx.Module):
             (own[0], own[1]),
         )
 
-    def most_places(self) -> int:
-        """Return the number of places that is enough on both sides."""
+    def most_places(self) -> tuple[int, int]:
+        """Return the number of places that is enough for the rows, and for the columns."""
         n_rows, n_columns = int(np.sum(np.asarray(self.weight) > 0)), self.increments.shape[1]
-        sizes = self.size_given_parts.shape[2:]
-        return max(min(number, size) for number, size in zip((n_rows, n_columns), sizes, strict=True))
+        row_size, column_size = self.size_given_parts.shape[2:]
+        return min(n_rows, row_size), min(n_columns, column_size)
 
     @property
     def has_warm_up(self) -> bool:
@@ -232,7 +234,8 @@ class BlockPartitionChain(eqx.Module):
             places,
             layout,
         )
-        return PartitionChain(mixture, None, SeatPrior(concentration, log_weights, None, None), self.in_order[side])
+        seating = SeatPrior(jnp.broadcast_to(concentration, others.shape[1]), log_weights, None, None)
+        return PartitionChain(mixture, None, seating, self.in_order[side])
 
     def _sides(self, labels: Int[Array, "element particle"]) -> tuple[Array, Array]:
         """Return (labels of the rows, labels of the columns)."""
@@ -246,7 +249,7 @@ def _are_in_use(labels: Int[Array, "row particle"], places: int) -> Array:
 
 def main_orders(
     increments: Float[np.ndarray, "row column statistic"], weight: Float[np.ndarray, " row"]
-) -> tuple[Int[np.ndarray, "direction row"], Int[np.ndarray, "direction column"]]:
+) -> tuple[Int[np.ndarray, "directions_of_rows row"], Int[np.ndarray, "directions_of_columns column"]]:
     """Return the numbers of the rows, and of the columns, in the order of the main directions of a matrix.
 
     Directions are the singular vectors of the cells' statistics, each about its mean, with the largest singular values.
@@ -260,7 +263,7 @@ def main_orders(
     orders = []
     for side, own in ((centred, weight), (np.swapaxes(centred, 0, 1), np.ones(increments.shape[1]))):
         left, values, _ = np.linalg.svd(side.reshape(len(side), -1), full_matrices=False)
-        kept = np.flatnonzero(values > 1e-9 * max(1e-300, values.max()))[:DIRECTIONS]
-        scores = left[:, kept] if len(kept) else np.zeros((len(side), 1))
+        # rounding errors have no direction; their order is that of the rows
+        scores = np.where(values > 1e-9 * values.max(), left, 0.0)[:, :DIRECTIONS]
         orders.append(np.argsort(np.where(own[:, None] > 0, scores, np.inf), axis=0, kind="stable").T.astype(np.int32))
     return orders[0], orders[1]

@@ -53,8 +53,8 @@ class AllocationChain(Protocol):
         """The number of array slots (places) that parts of one side can take."""
         ...
 
-    def most_places(self) -> int:
-        """Return the number of places that is enough for every allocation, on every side."""
+    def most_places(self) -> int | tuple[int, ...]:
+        """Return the number of places that is enough for every allocation; with several sides that of each side."""
         ...
 
     @property

@@ -118,7 +118,7 @@ def partition_chain(
 
 
 def block_chain(
-    model: LatentBlockModel, data: Dataset, log_prior: Float64[np.ndarray, "size size"], places: int | None
+    model: LatentBlockModel, data: Dataset, log_prior: Float64[np.ndarray, "row_size column_size"], places: int | None
 ) -> BlockPartitionChain:
     """Return chains over the partitions of the rows and of the columns of a matrix.
 

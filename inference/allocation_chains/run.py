@@ -315,19 +315,29 @@ class AllocationRun(NamedTuple):
         late = (self.blocks - self.left_out) * (BLOCK // SWEEPS_PER_DRAW)
         return self._replace(draws=self.draws.followed_by(new).last(late))
 
-    def lacks_places(self, precision: float, most_places: int) -> bool:
+    def lacks_places(self, precision: float, most_places: int | tuple[int, ...]) -> bool:
         """Return True if too many draws fill all array slots for this precision; such draws had no room for one more
         part.
 
         precision: the Monte Carlo error that is asked for.
-        most_places: the number of slots that is always enough.
+        most_places: the number of slots that is always enough; with several sides that of each side.
         """
-        if self.places >= most_places:
-            return False
-        if (self.parts[-1] >= self.places).mean() > FULL:
+        if share_of_full(self.parts[-1], self.places, most_places) > FULL:
             return True
         is_asked = self.is_due or (self.blocks == FIRST_LOOK and not self.is_of_features)
-        return is_asked and bool((self.trace().parts >= self.places).mean() > FULL_SHARE * precision)
+        return is_asked and share_of_full(self.trace().parts, self.places, most_places) > FULL_SHARE * precision
+
+
+def share_of_full(
+    parts: Int[np.ndarray, "first *side last"], places: int, most_places: int | tuple[int, ...]
+) -> float:
+    """Return the share of draws that fill all array slots of a side that could have more.
+
+    parts: the numbers of parts, (sweep, chain), or (sweep, side, chain); chains may also come first.
+    places: how many slots there are. most_places: how many are always enough; with several sides those of each side.
+    """
+    is_full = (parts >= places) & (places < np.asarray(most_places)[..., None])
+    return float((is_full.any(1) if is_full.ndim > 2 else is_full).mean())
 
 
 @cache
@@ -443,7 +453,7 @@ def run_one_more_block(
             new = new._replace(**dict(zip(VISITED, joined, strict=True)), draws=run.draws)
         nothing = {name: getattr(new, name)[:0] for name in VISITED}
         if warming_up:
-            lacks = chain.n_places < chain.most_places() and (parts >= chain.n_places).mean() > FULL_IN_WARM_UP
+            lacks = share_of_full(parts, chain.n_places, chain.most_places()) > FULL_IN_WARM_UP
             new = new._replace(**nothing)
         else:
             groups = np.asarray(drawn.groups)

@@ -76,7 +76,8 @@ class SeatPrior(eqx.Module):
     """The prior of the number of components K and of partitions of N rows into at most `places` parts.
 
     If the concentration a_K is the same for every K, K is summed out beforehand. Then there is one column in place of
-    the sizes, p(K | partition) depends on the number of parts t alone, and programs hold no table over sizes.
+    the sizes, p(K | partition) depends on the number of parts t alone, and programs hold no table over sizes. If V(t)
+    differs from particle to particle, there is one column for each particle.
 
     | field | meaning |
     |---|---|

@@ -82,7 +82,7 @@ class MixturePosterior:
     | `chains`, `sweeps` | | the number of chains, and of sweeps of each, also those left out at the beginning |
     | `precision` | | the Monte Carlo error that was asked for |
     | `fewest_occupied` | | the first K₊ of the table: 1, or 0 if some draw had no feature in use |
-    | `counted` | | what is counted: "components", "features", or "row clusters × column clusters" |
+    | `counted` | | what is counted: "components", "features", or "row clusters and column clusters" |
     | `size_is_limit` | | True if K is only a limit, so that K₊ is the answer, and its errors count |
     | `recorded` | | draws of partitions with the components' hyper-parameters, from which `draws` makes whole ones |
     | `model`, `training` | | the model, and the rows; None where they are not known |
@@ -132,7 +132,7 @@ class MixturePosterior:
             trace.sweeps,
             precision,
             trace.fewest_parts,
-            " × ".join(name.replace("_", " ") for name in model.size_names),
+            " and ".join(name.replace("_", " ") for name in model.size_names),
             model.size_is_limit,
             trace.draws,
             model,
