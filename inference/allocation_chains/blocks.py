@@ -63,7 +63,7 @@ class BlockPartitionChain(eqx.Module):
     | `weight` | 0 for rows of padding, else 1 | (row,) |
     | `log_weights` | log V(t, u), the prior weight of t and u parts, nats | (row parts, column parts) |
     | `size_given_parts` | p(K, L given t and u parts) | (row parts, column parts, K, L) |
-    | `in_order` | numbers of rows, and of columns, in the order of some directions (`main_orders`) | (direction, each) |
+    | `in_order` | numbers of rows, and of columns, in the order of directions (`main_orders`) | (direction, each) |
     | `n_places` | the number of array slots (places) for parts on each side; a side may need fewer | |
     | `places` | the number of places on each side | |
     """
@@ -101,7 +101,8 @@ class BlockPartitionChain(eqx.Module):
         numbers = int(np.sum(weight > 0)), np.shape(units.value)[1]
         own = [min(places, number, size) for number, size in zip(numbers, log_prior.shape, strict=True)]
         concentrations = [
-            np.atleast_1d(np.asarray(each, np.float64)) for each in (model.row_concentration, model.column_concentration)
+            np.atleast_1d(np.asarray(each, np.float64))
+            for each in (model.row_concentration, model.column_concentration)
         ]
         of_rows, of_columns = (
             log_part_weights(np.zeros(size), np.repeat(each, size), number, most)

@@ -328,9 +328,7 @@ class AllocationRun(NamedTuple):
         return is_asked and share_of_full(self.trace().parts, self.places, most_places) > FULL_SHARE * precision
 
 
-def share_of_full(
-    parts: Int[np.ndarray, "first *side last"], places: int, most_places: int | tuple[int, ...]
-) -> float:
+def share_of_full(parts: Int[np.ndarray, "first *side last"], places: int, most_places: int | tuple[int, ...]) -> float:
     """Return the share of draws that fill all array slots of a side that could have more.
 
     parts: the numbers of parts, (sweep, chain), or (sweep, side, chain); chains may also come first.
@@ -482,9 +480,9 @@ def advance(
     warming_up: whether chains make the moves of their warm-up instead of steps; then the draws must not be used.
 
     Returns: (the states; the average of p(K | allocation) over the sweeps, (size, particle); the number of occupied
-        parts after every sweep, (sweep, particle), or (sweep, side, particle); log p(rows | allocation) after every sweep, (sweep, particle),
-        nats; the allocations after every eighth sweep). The average is None if p(K | allocation) depends on the number
-        of parts alone.
+        parts after every sweep, (sweep, particle), or (sweep, side, particle); log p(rows | allocation) after every
+        sweep, (sweep, particle), nats; the allocations after every eighth sweep). The average is None if
+        p(K | allocation) depends on the number of parts alone.
     """
     particles = state.labels.shape[-1]
     move = chain.warm_up if warming_up else chain.step

@@ -46,8 +46,8 @@ from lvsearch.inference.evidence.simulation import Simulated
 from lvsearch.inference.sampling.parameters import LabelReader, one_hot, places_in_batches
 from lvsearch.inference.sampling.trace import Quantity, Recorder, rows_of_units
 from lvsearch.models.block_model import COLUMN, ROW, LatentBlockModel
-from lvsearch.models.contract import Model, first
 from lvsearch.models.components import Component
+from lvsearch.models.contract import Model, first
 from lvsearch.models.kernels import kernel
 from lvsearch.models.units import Row
 

@@ -43,11 +43,11 @@ from lvsearch.sizing.witness import per_variable
 from lvsearch.sizing.words import size_text, sizes_in_words
 
 LEFT_OUT, MOST_SIZES, MOST_OF_EACH_SIZE = 1e-6, 2000, 64
-"""The prior probability of all sizes beyond the largest one in the table, and the largest size in the table: of one size
-variable, and of each of several. Larger sizes have no probability.
+"""The prior probability of all sizes beyond the largest one in the table, and the largest size that a table can have: of
+one size variable, and of each of several. Larger sizes have no probability.
 
-Tables of two size variables take 4,096 numbers for each chain and block of sweeps. Under the default prior, larger sizes
-hold a fourteenth of the prior, but next to nothing of the posterior of more than a few rows and columns.
+Tables of two size variables take up to 4,096 numbers for each chain and block of sweeps. Under the default prior,
+larger sizes hold a fourteenth of the prior, but next to nothing of the posterior of more than a few rows and columns.
 """
 FEWEST_SWEEPS = 256
 """The number of sweeps of each chain before it is first checked whether the chains agree."""
@@ -589,7 +589,8 @@ def estimate_from_chains(found: MixturePosterior) -> EstimatedPosterior:
     """Return the posterior of sizes in the form that searches have it.
 
     It goes from the first to the last size with a probability of at least `SHOWN`; of several size variables it has the
-    sizes with such a probability alone. It has the 5 % and 95 % points of the Monte Carlo error. While the chains do not agree, all sizes of the 95 % set count as undecided.
+    sizes with such a probability alone. It has the 5 % and 95 % points of the Monte Carlo error. While the chains do
+    not agree, all sizes of the 95 % set count as undecided.
     """
     return _estimate(found.probability, found.monte_carlo_error, 1, found.is_settled)
 

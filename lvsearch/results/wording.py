@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from lvsearch.fitted.mixture_posterior import largest_tabulated
 from lvsearch.inference.diagnostics import MOST_RHAT
 from lvsearch.models.plain_arguments import one_of
 from lvsearch.results.findings import Findings
@@ -304,6 +305,9 @@ def _end_reached(result: Findings) -> str | None:
     best, allowed = _best(result), result.settings.max_size
     if is_only_size_allowed(result):
         return None  # a single size rises above nothing
+    if result.partitions is not None:  # their tables over sizes have an end of their own
+        most = largest_tabulated(result.prior.dimension)
+        allowed = tuple(min(number, most) for number in allowed or (most,) * result.prior.dimension)
     if excludes_larger_sizes(result):
         allowed = None
     tried, may_go_on = (), False

@@ -1,9 +1,10 @@
 """The class `AllocationEvaluator`: MCMC over allocations of the rows, which gives the posterior of all sizes at once.
 
 An allocation says which rows are together (a partition, for mixtures), which rows and which columns are together (for
-block models), or which rows have which features. The search has two stages. First chains over allocations are lengthened, a block of sweeps at a time, until they agree and are
-precise enough (`lvsearch.inference.allocation_chains`). They alone decide how probable each size is.
-Then the most probable sizes are fitted, for people who want labels, means and predictions.
+block models), or which rows have which features. The search has two stages. First chains over allocations are
+lengthened, a block of sweeps at a time, until they agree and are precise enough (`lvsearch.inference.allocation_chains`).
+They alone decide how probable each size is. Then the most probable sizes are fitted, for people who want labels, means
+and predictions.
 """
 
 from collections.abc import Callable, Sequence
@@ -135,10 +136,8 @@ class AllocationEvaluator(ModelEvaluator):
         largest = (most,) * dimension if max_size is None else tuple(min(number, most) for number in max_size)
         drawn_under = np.exp(progress.log_prior[tuple(map(slice, largest))])
         excluded = [tuple(place + 1 for place in places) for places in np.argwhere(drawn_under == 0).tolist()]
-        first, ends = (1,) * dimension, tuple(number + 1 for number in largest)
-        allowed = prior.log_box(first, ends)
-        seen = prior.log_box(first, tuple(number + 1 for number in drawn_under.shape))
-        beyond = _log_difference(allowed, seen) if drawn_under.shape != largest else -np.inf
+        allowed = prior.log_box((1,) * dimension, tuple(number + 1 for number in largest))
+        beyond = _log_mass_beyond(prior, drawn_under.shape, largest)
         never_seen = log_sum([beyond, *(prior.log_pmf(size) for size in excluded)])
         lost = min(1.0, float(np.exp(never_seen - allowed))) if allowed > -np.inf else 0.0
         if lost > LEFT_OUT:
@@ -187,6 +186,14 @@ class AllocationEvaluator(ModelEvaluator):
         return next((size for size in sizes if size not in fitted), None)
 
 
-def _log_difference(whole: float, part: float) -> float:
-    """Return log(e^whole − e^part), −∞ if nothing is left."""
-    return whole + float(np.log1p(-np.exp(part - whole))) if part < whole else -np.inf
+def _log_mass_beyond(prior: SizePrior, seen: Size, largest: Size) -> float:
+    """Return the log of the prior probability of the sizes up to `largest` that are above `seen` in some size variable.
+
+    They are a sum of boxes, one for each variable: sizes above `seen` in it, and up to `seen` in those before it.
+    """
+    boxes = []
+    for variable in range(prior.dimension):
+        lower = tuple(seen[variable] + 1 if each == variable else 1 for each in range(prior.dimension))
+        upper = tuple((seen if each < variable else largest)[each] + 1 for each in range(prior.dimension))
+        boxes.append(prior.log_box(lower, upper))
+    return log_sum(boxes)

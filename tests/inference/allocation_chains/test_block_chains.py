@@ -1,17 +1,13 @@
 """The posterior of (K, L) from chains over both partitions of a matrix, against enumeration of all of them."""
 
 from collections.abc import Iterator
-from functools import cache
-from itertools import product
 from typing import Any
 
 import block_oracles as blocks
 import jax
 import jax.numpy as jnp
 import numpy as np
-import partition_oracles as exact
 import pytest
-from scipy.special import logsumexp
 
 import lvsearch as lv
 from lvsearch.inference.allocation_chains import (
@@ -26,7 +22,6 @@ from lvsearch.inference.allocation_chains import (
 from lvsearch.inference.allocation_chains.blocks import main_orders
 from lvsearch.models.components import Component
 
-SHAPE = (4, 3)
 BITS = np.array([[1, 1, 0], [1, np.nan, 0], [0, 1, 1], [0, 0, 1.0]])
 COUNTS = np.array([[0, 4, 1], [1, 5, 0], [7, 0, 2], [9, 1, 1.0]])
 LEVELS = np.array([[1, 2, 3], [1, 2, np.nan], [3, 1, 1], [3, 2, 1.0]])
@@ -54,40 +49,7 @@ def independent_sizes() -> np.ndarray:
 PRIORS = {"tied": tied_sizes, "independent": independent_sizes}
 
 
-def enumerated(
-    values: np.ndarray, marginal: blocks.Marginal, log_prior: np.ndarray, concentrations: tuple[float, float]
-) -> tuple[np.ndarray, np.ndarray]:
-    """(p(K, L | cells), p(occupied row clusters, occupied column clusters | cells)), by all pairs of partitions."""
-
-    @cache
-    def block(rows: tuple[int, ...], columns: tuple[int, ...]) -> float:
-        cells = values[np.ix_(rows, columns)]
-        return marginal(cells[~np.isnan(cells)])
-
-    n_rows, n_columns = values.shape
-    sizes, occupied = np.full(log_prior.shape, -np.inf), np.full((n_rows, n_columns), -np.inf)
-    of_rows, of_columns = (
-        {
-            labels: np.array([exact.log_finite_prior(labels, size, a) for size in range(1, most + 1)])
-            for labels in exact.partitions(number)
-        }
-        for number, most, a in zip(values.shape, log_prior.shape, concentrations, strict=True)
-    )
-    for (z, log_z), (w, log_w) in product(of_rows.items(), of_columns.items()):
-        members = [
-            [tuple(np.flatnonzero(np.array(labels) == part)) for part in range(max(labels) + 1)] for labels in (z, w)
-        ]
-        likelihood = sum(block(rows, columns) for rows, columns in product(*members))
-        weight = log_prior + log_z[:, None] + log_w + likelihood
-        sizes = np.logaddexp(sizes, weight)
-        parts = len(members[0]) - 1, len(members[1]) - 1
-        occupied[parts] = np.logaddexp(occupied[parts], logsumexp(weight))
-    return np.exp(sizes - logsumexp(sizes)), np.exp(occupied - logsumexp(occupied))
-
-
-def run(
-    model: Any, values: np.ndarray, log_prior: np.ndarray, *, seed: int = 0, sweeps: int = 512
-) -> AllocationTrace:
+def run(model: Any, values: np.ndarray, log_prior: np.ndarray, *, seed: int = 0, sweeps: int = 512) -> AllocationTrace:
     data = lv.Points.from_array(values, missing="nan").dataset()
     return run_chains(
         lambda places: allocation_chain(model, data, log_prior, places),
@@ -113,14 +75,14 @@ def z_scores(trace: AllocationTrace, sizes: np.ndarray, occupied: np.ndarray) ->
 def test_agrees_with_enumeration(kind: str, prior: str) -> None:
     component, values, marginal = KINDS[kind]
     model, log_prior = lv.models.LatentBlockModel(component, 1.4, 0.6), PRIORS[prior]()
-    truth = enumerated(values, marginal, log_prior, (1.4, 0.6))
+    truth = blocks.posterior_of_sizes(values, marginal, log_prior, (1.4, 0.6))
     trace = run(model, values, log_prior, sweeps=1024)
     assert trace.sizes()[0].shape == log_prior.shape
     assert trace.sizes()[1].max() < 0.01
     assert np.abs(z_scores(trace, *truth)).max() < 4.5
     # and it is told apart from the answer under the other kind of prior for the two sizes
     other = np.log(np.outer(np.exp(log_prior).sum(1), np.exp(log_prior).sum(0)))
-    elsewhere = enumerated(values, marginal, other, (1.4, 0.6))
+    elsewhere = blocks.posterior_of_sizes(values, marginal, other, (1.4, 0.6))
     assert (prior == "independent") == (np.abs(z_scores(trace, *elsewhere)).max() < 4.5)
 
 
@@ -165,7 +127,7 @@ def test_a_wrong_chain_is_seen(bug: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
         monkeypatch.setattr(PartitionChain, "_allocate", redrawn)
     component, values, marginal = KINDS["bits"]
-    truth = enumerated(values, marginal, tied_sizes(), (1.4, 0.6))
+    truth = blocks.posterior_of_sizes(values, marginal, tied_sizes(), (1.4, 0.6))
     trace = run(lv.models.LatentBlockModel(component, 1.4, 0.6), values, tied_sizes(), sweeps=3072)
     assert np.abs(z_scores(trace, *truth)).max() > 6
 
