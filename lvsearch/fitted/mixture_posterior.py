@@ -38,13 +38,13 @@ from lvsearch.inference.diagnostics import CLOSE_RHAT, MOST_RHAT
 from lvsearch.models.contract import Model
 from lvsearch.models.plain_arguments import checked_seed, real_number, whole_number
 from lvsearch.sizing.posterior import EstimatedPosterior, MemberPosterior, format_probability
-from lvsearch.sizing.sizes import Mixture, Size, SizePrior, as_size, weak
+from lvsearch.sizing.sizes import Mixture, Size, SizePrior, weak
 from lvsearch.sizing.witness import per_variable
 from lvsearch.sizing.words import size_text, sizes_in_words
 
 LEFT_OUT, MOST_SIZES, MOST_OF_EACH_SIZE = 1e-6, 2000, 64
-"""The prior probability of all sizes beyond the largest one in the table, and the largest size that a table can have: of
-one size variable, and of each of several. Larger sizes have no probability.
+"""The prior probability of all sizes beyond the largest one in the table, and the largest size that a table can have:
+of one size variable, and of each of several. Larger sizes have no probability.
 
 Tables of two size variables take up to 4,096 numbers for each chain and block of sweeps. Under the default prior,
 larger sizes hold a fourteenth of the prior, but next to nothing of the posterior of more than a few rows and columns.
@@ -439,7 +439,7 @@ def mixture_posterior(
     sweeps = whole_number("sweeps", sweeps, least=FEWEST_SWEEPS)
     fewest = None if fewest_sweeps is None else whole_number("fewest_sweeps", fewest_sweeps, least=FEWEST_SWEEPS)
     dimension = len(model.size_names)
-    largest = None if max_size is None else as_size(per_variable(max_size, dimension), dimension, "max_size")
+    largest = None if max_size is None else per_variable(max_size, dimension)
     log_prior = tabulated_prior(weak(dimension) if prior is None else prior, largest, dimension)
     seed = checked_seed(seed)
     prepare_programs()

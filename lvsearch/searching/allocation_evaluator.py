@@ -2,9 +2,9 @@
 
 An allocation says which rows are together (a partition, for mixtures), which rows and which columns are together (for
 block models), or which rows have which features. The search has two stages. First chains over allocations are
-lengthened, a block of sweeps at a time, until they agree and are precise enough (`lvsearch.inference.allocation_chains`).
-They alone decide how probable each size is. Then the most probable sizes are fitted, for people who want labels, means
-and predictions.
+lengthened, a block of sweeps at a time, until they agree and are precise enough
+(`lvsearch.inference.allocation_chains`). They alone decide how probable each size is. Then the most probable sizes are
+fitted, for people who want labels, means and predictions.
 """
 
 from collections.abc import Callable, Sequence
