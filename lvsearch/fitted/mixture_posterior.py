@@ -416,7 +416,7 @@ def mixture_posterior(
     data: rows, as for `lv.search`, (row, column).
     prior: over sizes, from `lv.sizes`; by default the weak one of `lv.search`.
     max_size: the largest size; the prior is truncated there. By default the size beyond which the prior leaves 1e-6. A
-        block model has two, of at most 64 each: one number for both, or a tuple.
+        block model has two, one number for both or a tuple, of at most 64 each, which is the default.
     precision: the largest Monte Carlo error of a p(K | rows).
     sweeps: the largest number of sweeps per chain. If they are used up, and R-hat is above 1.05 or an error above
         `precision`, the result says that it is not an answer yet.
@@ -464,8 +464,9 @@ def tabulated_prior(prior: Any, largest: Size | None, dimension: int = 1) -> Flo
     """Return the log prior probability of K = 1, 2, … components, normalised, (size,), in nats.
 
     prior: one of `lv.sizes` over as many size variables as the model has.
-    largest: the largest size, a number for each size variable. None ends the table once the prior probability beyond is
-        at most `LEFT_OUT`.
+    largest: the largest size, a number for each size variable. None ends the table of one size variable once the prior
+        probability beyond is at most `LEFT_OUT`. With several it goes on to `MOST_OF_EACH_SIZE`, or as far as the prior
+        goes, since evidence may rise by more than a prior falls, and the table costs little.
     dimension: the number of size variables. The table has an axis for each of them.
 
     Raises ValueError for a bad prior or size, and if the prior gives the allowed sizes no probability.
@@ -493,15 +494,16 @@ def largest_tabulated(dimension: int) -> int:
 
 
 def _end_of_table(prior: SizePrior, variable: int, dimension: int, most: int) -> int:
-    """Return the first size beyond which a prior leaves at most `LEFT_OUT`, in one of its size variables; `most` if
-    there is none up to there.
+    """Return the first size beyond which a prior leaves at most `LEFT_OUT`, or nothing if there are several size
+    variables, in one of these; `most` if there is none up to there.
 
     variable: the number of the size variable, from 0. dimension: how many there are.
     """
+    least = math.log(LEFT_OUT) if dimension == 1 else -math.inf
     lower = np.ones(dimension, int)
     for size in range(1, most):
         lower[variable] = size + 1
-        if prior.log_mass(tuple(lower.tolist())) <= math.log(LEFT_OUT):
+        if prior.log_mass(tuple(lower.tolist())) <= least:
             return size
     return most
 

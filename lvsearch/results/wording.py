@@ -302,14 +302,9 @@ def _end_reached(result: Findings) -> str | None:
     The end is the largest size allowed. In an unfinished search, it may also be the largest size tried. For several
     size variables the words name the variable, such as "most column clusters tried".
     """
-    best, allowed = _best(result), result.settings.max_size
+    best, allowed = _best(result), _largest_compared(result)
     if is_only_size_allowed(result):
         return None  # a single size rises above nothing
-    if result.partitions is not None:  # their tables over sizes have an end of their own
-        most = largest_tabulated(result.prior.dimension)
-        allowed = tuple(min(number, most) for number in allowed or (most,) * result.prior.dimension)
-    if excludes_larger_sizes(result):
-        allowed = None
     tried, may_go_on = (), False
     if result.partitions is None:  # chains compare all sizes, whichever were fitted
         tried = tuple(max(numbers) for numbers in zip(*(visit.size for visit in result.visits), strict=True))
@@ -464,12 +459,31 @@ def probability_in_words(result: Findings) -> str:
 
 def limit_in_words(result: Findings) -> str | None:
     """Return a warning if a size that may be the best is at the largest size allowed; otherwise None."""
-    allowed = result.settings.max_size
-    if allowed is None or result.evaluator.nested or result.by_prediction or excludes_larger_sizes(result):
+    if result.evaluator.nested or result.by_prediction:
+        return None
+    allowed = _largest_compared(result)
+    if allowed is None:
         return None
     if any(size == most for sizes in _together(result) for size, most in zip(sizes, allowed, strict=True)):
-        return f"{size_text(allowed)} is the largest size allowed: raise it to see whether more would be better"
+        end, most = f"{size_text(allowed)} is the largest size", largest_tabulated(result.prior.dimension)
+        if allowed == result.settings.max_size:
+            return f"{end} allowed: raise it to see whether more would be better"
+        # the end of the chains' own table: as long as it can be, or where the prior leaves little beyond
+        other = 'take evidence="annealed"' if max(allowed) == most else "give a larger one (max_size=)"
+        return f"{end} compared: {other} to see whether more would be better"
     return None
+
+
+def _largest_compared(result: Findings) -> Size | None:
+    """Return the largest size that the search could choose; None if the prior gives no larger one any probability.
+
+    It is the largest size allowed, or the end of the table over sizes that chains over partitions have.
+    """
+    most = result.settings.max_size if result.partitions is None else result.partitions.probability.shape
+    if most is None:
+        return None
+    log_allowed = result.prior.log_box((1,) * len(most), tuple(number + 1 for number in most))
+    return most if log_allowed < -NOTHING else None
 
 
 def bounds_in_words(result: Findings, kind: str) -> str:

@@ -96,18 +96,19 @@ def own_programs() -> Iterator[None]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("own_programs")
-@pytest.mark.parametrize("bug", ["a new part", "the other side's parts", "the way back"])
+@pytest.mark.parametrize("bug", ["weights of parts", "the other side's parts", "the way back"])
 def test_a_wrong_chain_is_seen(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A new part that weighs twice as much as it should; row moves that ignore how many parts the columns have, under a
-    prior that ties the two sizes; and jumps that forget the probability of their proposal.
+    """Every part weighs a tenth more than it should; row moves ignore how many parts the columns have, under a prior
+    that ties the two sizes; and jumps forget the probability of their proposal. Jumps repair sweeps of so few rows, so
+    that a bug of the sweeps alone would not be seen.
     """
-    if bug == "a new part":
-        right = Seats.log_scores
+    if bug == "weights of parts":
+        right = Seats._log_weight_of
 
-        def log_scores(self: Seats, counts: Any) -> Any:
-            return right(self, counts) + jnp.where(counts > 0.5, 0.0, np.log(2.0))
+        def log_weight_of(self: Seats, parts: Any) -> Any:
+            return right(self, parts) + parts * np.log(1.1)
 
-        monkeypatch.setattr(Seats, "log_scores", log_scores)
+        monkeypatch.setattr(Seats, "_log_weight_of", log_weight_of)
     elif bug == "the other side's parts":
         right_rows = BlockPartitionChain.rows_given_columns
 
