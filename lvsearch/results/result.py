@@ -91,7 +91,7 @@ class SearchResult(Findings):
         puts it on the card.
 
         Returns an `Audit`.
-        Raises ValueError for evidence that is not annealed (of mixtures of rows: search with
+        Raises ValueError for evidence that is not annealed (of mixtures of rows and block models: search with
         evidence="annealed"), searches over a plain function, and invalid sizes.
         Source: Grosse, Ghahramani & Adams (2015).
         """
@@ -159,9 +159,8 @@ class SearchResult(Findings):
         search is needed: use `with_prior`. `with_sensitivity` puts it on the card.
 
         Returns a `Sensitivity`, with a row for each changed hyper-parameter.
-        Raises ValueError for evidence that is not annealed (of mixtures of rows: search with
-        evidence="annealed"), searches over a plain function, a factor of at most 1, and
-        unknown names.
+        Raises ValueError for evidence that is not annealed (of mixtures of rows and block models: search with
+        evidence="annealed"), searches over a plain function, a factor of at most 1, and unknown names.
         """
         return vary(self, names, factor, progress=progress)
 

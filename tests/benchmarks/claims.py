@@ -94,7 +94,7 @@ CALIBRATED_CHAINS = {
 def calibration_claim(regime: str, sets: int, documented: str, minutes: float) -> Claim:
     """Return the claim that the ranges of one kind of simulated data hold the truth as often as they say."""
     evidence = documented.split(" | ")[1]
-    beside = " --beside annealed" if evidence == "along the rows" else ""
+    beside = " --beside annealed" if evidence in ("along the rows", "annealed") else ""
     return Claim(
         f"Do ranges hold the true number as often as they say: {regime}, {evidence}?",
         "calibration.py",
