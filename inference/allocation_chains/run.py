@@ -167,7 +167,7 @@ class AllocationTrace(NamedTuple):
         sides = self._parts_of_sides
         places = tuple(sides - self.fewest_parts)
         shape = tuple(int(each.max()) + 1 for each in places)
-        flat = np.ravel_multi_index(places, shape)  # which cell of the table each draw is in, (chain, draw)
+        flat = np.asarray(np.ravel_multi_index(places, shape))  # which cell of the table each draw is in, (chain, draw)
         shares = (flat[..., None] == np.arange(math.prod(shape))).mean(1)
         probability, error = (each.reshape(shape) for each in _mean_and_standard_error(shares))
         doubted = self._doubt + probability * (1 - 2 * self._doubt)
