@@ -10,6 +10,10 @@ show then that each of them would have found this state.
 Sixteen chains may agree by chance, and a run ends when their error is small enough. So it would end where the error is
 understated. The blocks of sweeps of each chain are a second witness: the error is never below the one that they would
 have if they were independent of each other.
+
+A model with two size variables K and L, such as a block model, has parts on two sides: of the rows and of the columns.
+Its tables over sizes have an axis for each, and all that is said of K here holds of the pair. R̂ is the largest of those
+of both numbers of parts and of log p(rows | allocation).
 """
 
 import math
