@@ -12,6 +12,8 @@ import numpy as np
 
 from lvsearch.inference.allocation_chains.contract import AllocationChain
 from lvsearch.inference.allocation_chains.models import (
+    block_chain,
+    blocks_have_prior,
     feature_chain,
     features_have_prior,
     parameters_have_prior,
@@ -237,6 +239,7 @@ MIXTURE = GENERIC_KIT._replace(estimator=MixtureEstimator, score_units=score_row
 IMAGES = GENERIC_KIT._replace(estimator=AnnotationEstimator, describe_units=describe_annotated_images)
 TWO_LEVELS = GENERIC_KIT._replace(describe_units=describe_units_of_process, occupied_counts=occupied_parts)
 PARTITIONS = AllocationKit(parameters_have_prior, partition_chain)
+BLOCKS = AllocationKit(blocks_have_prior, block_chain)
 FEATURES = AllocationKit(features_have_prior, feature_chain)
 
 BUILT_IN_KITS: dict[type[Model], ModelKit] = {
@@ -301,7 +304,10 @@ BUILT_IN_KITS: dict[type[Model], ModelKit] = {
     ),
     HiddenMarkov: GENERIC_KIT._replace(estimator=HiddenMarkovEstimator, evidence_chain=evidence_chain_of_hidden_markov),
     LatentBlockModel: GENERIC_KIT._replace(
-        estimator=BlockEstimator, evidence_chain=evidence_chain_of_blocks, path_needs_fit=path_of_blocks_needs_fit
+        estimator=BlockEstimator,
+        evidence_chain=evidence_chain_of_blocks,
+        path_needs_fit=path_of_blocks_needs_fit,
+        allocations=BLOCKS,
     ),
     IBP: GENERIC_KIT._replace(estimator=FeatureEstimator, allocations=FEATURES),
     PoissonFactorization: GENERIC_KIT._replace(

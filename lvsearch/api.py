@@ -138,7 +138,8 @@ def search(
 
     - "marginal" is the evidence p(data | size), with parameters integrated out. It answers "how many". Mixtures of rows
       (`FiniteMixture`, `TiedMixture`, `IndependentNormalMixture`) get it for all sizes at once, from chains over
-      partitions of the rows, and `IBP` from chains over the features of the rows. Other models get it size by size, by
+      partitions of the rows; `LatentBlockModel` from chains over partitions of the rows and of the columns, up to 64
+      clusters of each; and `IBP` from chains over the features of the rows. Other models get it size by size, by
       annealing from both sides.
     - "partitions" and "annealed" ask for one of these two ways; the second checks the first. With `exhaustive`,
       `per_token`, `width` or `mesh`, "marginal" is annealed.
@@ -174,7 +175,7 @@ def search(
         raise ValueError(
             f"got evidence={evidence!r} with {shortened_repr(model)}, per_token={per_token}, exhaustive={exhaustive}, "
             f"width={width}, mesh={shortened_repr(mesh)}; expected a mixture of rows whose parameters have a prior, "
-            "or IBP, and none of these: such chains compare all sizes of the data as they are. "
+            "LatentBlockModel or IBP, and none of these: such chains compare all sizes of the data as they are. "
             'Take evidence="annealed"'
         )
     evidence = "marginal" if evidence == ANNEALED else evidence

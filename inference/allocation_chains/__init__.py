@@ -1,13 +1,16 @@
 """The number of components or features from chains over allocations of the rows, which cover all sizes at once.
 
-An allocation says which rows are in the same component of a mixture (a partition), or which rows have each feature.
+An allocation says which rows are in the same component of a mixture (a partition), which rows and which columns of a
+matrix are in the same cluster (two partitions), or which rows have each feature.
 """
 
+from lvsearch.inference.allocation_chains.blocks import BlockPartitionChain
 from lvsearch.inference.allocation_chains.contract import AllocationChain, AllocationState
 from lvsearch.inference.allocation_chains.features import FeatureChain
 from lvsearch.inference.allocation_chains.models import (
     RowMixture,
     allocation_chain,
+    block_chain,
     concentrations_by_size,
     feature_chain,
     has_allocation_chain,
@@ -38,6 +41,7 @@ __all__ = [
     "AllocationRun",
     "AllocationState",
     "AllocationTrace",
+    "BlockPartitionChain",
     "FeatureChain",
     "PartitionChain",
     "RowMixture",
@@ -45,6 +49,7 @@ __all__ = [
     "Seats",
     "advance",
     "allocation_chain",
+    "block_chain",
     "concentrations_by_size",
     "feature_chain",
     "has_allocation_chain",

@@ -1,8 +1,12 @@
 """The interface of chains over allocations, `AllocationChain`, and the states of such chains.
 
 An allocation says which rows are together: in a mixture of rows, which rows are in the same component (a partition);
-in a feature model, which rows have each feature. The rows of one component, or those that have one feature, are called
-a part. A part occupies one array slot, called a place.
+in a feature model, which rows have each feature; in a block model, which rows are in the same row cluster, and which
+columns in the same column cluster (two partitions). The rows of one component, or those that have one feature, are
+called a part. A part occupies one array slot, called a place.
+
+A model with several size variables has as many sides, such as the rows and the columns of a block model. Each side has
+parts of its own. Tables over sizes have one axis for each size variable.
 """
 
 from collections.abc import Mapping
@@ -19,6 +23,7 @@ class AllocationState(NamedTuple):
     |---|---|
     | `labels` | of partitions, (row, particle): k V + v for a row in place k and variant v of V; −1: in no part |
     | | of features, (row, place, particle): 1 if the row has the feature in this place, else 0 |
+    | | of two partitions, (row + column, particle): those of the rows and then those of the columns |
     | `log_hyper` | logarithm of each hyper-parameter by name, (number, particle); no entry if it has no prior |
     | `log_rows` | log p(rows given allocation and hyper-parameters), nats, (particle,); 0 before the first sweep |
     | `cells` | cells of rows of which some are missing, where these are latent, (partial, dim, particle); else None |
@@ -37,7 +42,7 @@ class AllocationState(NamedTuple):
 
 @runtime_checkable
 class AllocationChain(Protocol):
-    """Markov chains over allocations of rows, side by side, at most one part in each of `n_places` places.
+    """Markov chains over allocations of rows, side by side, at most one part in each of `n_places` places of a side.
 
     Chains are pytrees. Their methods are pure, and are traced by JAX inside `jax.enable_x64`, except `init` and
     `resume`.
@@ -45,11 +50,11 @@ class AllocationChain(Protocol):
 
     @property
     def n_places(self) -> int:
-        """The number of array slots (places) that parts can take."""
+        """The number of array slots (places) that parts of one side can take."""
         ...
 
-    def most_places(self) -> int:
-        """Return the number of places that is enough for every allocation."""
+    def most_places(self) -> int | tuple[int, ...]:
+        """Return the number of places that is enough for every allocation; with several sides that of each side."""
         ...
 
     @property
@@ -58,10 +63,11 @@ class AllocationChain(Protocol):
         ...
 
     @property
-    def size_given_parts(self) -> Float[Array | np.ndarray, "number size"] | None:
+    def size_given_parts(self) -> Float[Array | np.ndarray, "*number_and_size"] | None:
         """The table p(K given t parts), (part count, size); None if p(K | allocation) depends on more than t.
 
-        In that case `log_sizes` is called.
+        In that case `log_sizes` is called. With two sides it is p(K, L given t and u parts), (part count, part count,
+        size, size).
         """
         ...
 
@@ -91,8 +97,8 @@ class AllocationChain(Protocol):
         """Return the states after moves that leave the posterior unchanged."""
         ...
 
-    def counts(self, labels: Array) -> Float[Array, "place particle"]:
-        """Return the number of rows in each part, (place, particle)."""
+    def part_counts(self, labels: Array) -> Int[Array, "*side particle"]:
+        """Return the number of parts, (particle,); with several sides that of each side, (side, particle)."""
         ...
 
     def groups(self, labels: Array) -> Int[Array, "row particle"]:
@@ -101,6 +107,8 @@ class AllocationChain(Protocol):
         """
         ...
 
-    def log_sizes(self, state: AllocationState) -> Float[Array, "size particle"]:
-        """Return log p(K given the allocation and hyper-parameters) of K = 1, 2, …, (size, particle), nats."""
+    def log_sizes(self, state: AllocationState) -> Float[Array, "*size particle"]:
+        """Return log p(K given the allocation and hyper-parameters) of K = 1, 2, …, (size, particle), nats; with two
+        sides those of (K, L), (size, size, particle).
+        """
         ...

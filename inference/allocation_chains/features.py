@@ -149,6 +149,10 @@ class FeatureChain(eqx.Module):
         """Return how many rows have the feature in each place, (place, particle)."""
         return labels.sum(0, dtype=jnp.result_type(float))
 
+    def part_counts(self, labels: Int[Array, "row place particle"]) -> Int[Array, " particle"]:
+        """Return the number of features that some row has, (particle,)."""
+        return (self.counts(labels) > 0.5).sum(0, dtype=jnp.int32)
+
     def groups(self, labels: Int[Array, "row place particle"]) -> Int[Array, "none particle"]:
         """Return an array without rows, (0, particle): a row may have several features."""
         return jnp.zeros((0, labels.shape[-1]), jnp.int32)

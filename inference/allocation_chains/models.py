@@ -1,10 +1,11 @@
-"""The chains over allocations of each model that has some: mixtures of rows, and features of rows."""
+"""The chains over allocations of each model that has some: mixtures of rows, block models, and features of rows."""
 
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float64, Int
 
+from lvsearch.inference.allocation_chains.blocks import BlockPartitionChain
 from lvsearch.inference.allocation_chains.contract import AllocationChain
 from lvsearch.inference.allocation_chains.feature_rows import FeatureData
 from lvsearch.inference.allocation_chains.features import FeatureChain
@@ -18,6 +19,7 @@ from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.full_covariances.partial_rows import PartialRows, without_missing_cells
 from lvsearch.inference.kits import model_kit
+from lvsearch.models.block_model import LatentBlockModel
 from lvsearch.models.contract import Model
 from lvsearch.models.finite_mixture import FiniteMixture
 from lvsearch.models.hyperpriors import GammaPrior
@@ -25,9 +27,10 @@ from lvsearch.models.ibp import IBP
 from lvsearch.models.independent_normal import IndependentNormalMixture
 from lvsearch.models.tied_mixture import TiedMixture
 
-FIRST_PARTS, FIRST_PARTS_OF_ONE_COLUMN, FIRST_FEATURES = 16, 32, 8
-"""The number of array slots (places) at first: for parts of a partition, for those of rows of one column, and for
-features. It is doubled when many draws fill all of them (`run.FULL`).
+FIRST_PARTS, FIRST_PARTS_OF_ONE_COLUMN, FIRST_PARTS_OF_BLOCKS, FIRST_FEATURES = 16, 32, 8, 8
+"""The number of array slots (places) at first: for parts of a partition, for those of rows of one column, for those of
+the rows and of the columns of a block model, and for features. It is doubled when many draws fill all of them
+(`run.FULL`).
 
 One column often supports many components, and slots are cheap there. To double them compiles another program, which
 takes as long as some hundred sweeps. More would be too many: with 64 slots instead of 32, steps of 245 rows of one
@@ -51,19 +54,24 @@ def parameters_have_prior(model: RowMixture) -> bool:
     return model.concentration is not None
 
 
+def blocks_have_prior(model: LatentBlockModel) -> bool:
+    """Return True: weights and the parameters of the blocks are integrated out."""
+    return True
+
+
 def features_have_prior(model: IBP) -> bool:
     """Return True: loadings and the probabilities of features are integrated out."""
     return True
 
 
 def allocation_chain(
-    model: Model, data: Dataset, log_prior: Float64[np.ndarray, " size"], places: int | None
+    model: Model, data: Dataset, log_prior: Float64[np.ndarray, "*size"], places: int | None
 ) -> AllocationChain:
     """Return chains over allocations of the rows, which have room for about `places` parts.
 
     model: a model that has such chains (`has_allocation_chain`).
     data: the rows.
-    log_prior: log prior probability of K = 1, 2, …, (size,), nats.
+    log_prior: log prior probability of K = 1, 2, …, (size,), nats; of K and L, (size, size), for two size variables.
     places: the number of array slots for parts that is wanted; None: as many as chains begin with.
 
     Raises TypeError for any other model.
@@ -71,7 +79,8 @@ def allocation_chain(
     allocations = model_kit(model).allocations
     if allocations is None:
         raise TypeError(
-            f"got {type(model).__name__}, expected a mixture of rows or IBP: no other model has such chains"
+            f"got {type(model).__name__}, expected a mixture of rows, LatentBlockModel or IBP: no other model has such "
+            "chains"
         )
     return allocations.chain(model, data, log_prior, places)
 
@@ -106,6 +115,19 @@ def partition_chain(
     concentrations = concentrations_by_size(model, len(log_prior))
     seating = SeatPrior.from_prior(log_prior, concentrations, int(np.sum(mixture.weight > 0)), mixture.capacity)
     return PartitionChain(mixture, hyper, seating, rows_in_order(data), partial)
+
+
+def block_chain(
+    model: LatentBlockModel, data: Dataset, log_prior: Float64[np.ndarray, "row_size column_size"], places: int | None
+) -> BlockPartitionChain:
+    """Return chains over the partitions of the rows and of the columns of a matrix.
+
+    model: a block model. data: the rows.
+    log_prior: log prior probability of K row clusters and L column clusters, (K, L), nats.
+    places: the number of array slots for parts that is wanted on each side; None: `FIRST_PARTS_OF_BLOCKS`.
+    """
+    units, weight = padded_rows(data)
+    return BlockPartitionChain.from_data(model, units, weight, log_prior, places or FIRST_PARTS_OF_BLOCKS)
 
 
 def rows_in_order(data: Dataset) -> Int[np.ndarray, "column row"]:

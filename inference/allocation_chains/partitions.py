@@ -220,6 +220,10 @@ class PartitionChain(eqx.Module):
         chosen = self.mixture.names.components(labels) == jnp.arange(self.n_places, dtype=labels.dtype)[:, None, None]
         return (chosen * self._weight()[:, None]).sum(1)
 
+    def part_counts(self, labels: Int[Array, "row particle"]) -> Int[Array, " particle"]:
+        """Return the number of parts, (particle,)."""
+        return (self.counts(labels) > 0.5).sum(0, dtype=jnp.int32)
+
     def groups(self, labels: Int[Array, "row particle"]) -> Int[Array, "row particle"]:
         """Return the number of the part that each row is in, (row, particle); −1 for padding."""
         return self.mixture.names.components(labels)

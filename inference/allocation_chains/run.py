@@ -10,6 +10,10 @@ show then that each of them would have found this state.
 Sixteen chains may agree by chance, and a run ends when their error is small enough. So it would end where the error is
 understated. The blocks of sweeps of each chain are a second witness: the error is never below the one that they would
 have if they were independent of each other.
+
+A model with two size variables K and L, such as a block model, has parts on two sides: of the rows and of the columns.
+Its tables over sizes have an axis for each, and all that is said of K here holds of the pair. R̂ is the largest of those
+of both numbers of parts and of log p(rows | allocation).
 """
 
 import math
@@ -103,51 +107,58 @@ class AllocationTrace(NamedTuple):
     | field | meaning |
     |---|---|
     | `size_probability` | average of p(K given the partition) for K = 1, 2, … components, (chain, size) |
-    | `parts` | number of components that have rows after every sweep, (chain, draw) |
+    | `parts` | number of components that have rows after every sweep, (chain, draw), or (chain, side, draw) |
     | `log_rows` | log p(rows given the partition) without carriers after every sweep, nats, (chain, draw) |
     | `sweeps` | how many sweeps each chain made, with those left out |
     | `arrival` | from which sweep on all chains have been at one partition, counted from 1 |
     | `least_error` | the standard error of p(K) if blocks of sweeps were independent (`error_of_blocks`), (size,) |
     | `draws` | the allocations after every eighth sweep, with their hyper-parameters |
 
-    A carrier is the part of a row's log density that no parameter changes.
+    A carrier is the part of a row's log density that no parameter changes. With two size variables K and L, such as
+    those of a block model, tables over sizes have the axes (size, size), and `parts` has the number of each side.
     """
 
-    size_probability: Float64[np.ndarray, "chain size"]
-    parts: Int[np.ndarray, "chain draw"]
+    size_probability: Float64[np.ndarray, "chain *size"]
+    parts: Int[np.ndarray, "chain *side draw"]
     log_rows: Float64[np.ndarray, "chain draw"]
     sweeps: int
     arrival: int
-    least_error: Float64[np.ndarray, " size"] | float = 0.0
+    least_error: Float64[np.ndarray, "*size"] | float = 0.0
     draws: AllocationDraws = NO_DRAWS
 
     @property
     def rhat(self) -> float:
-        """The larger R̂ of the number of occupied components and of log p(rows | partition)."""
-        return max(rhat(self.parts), rhat(self.log_rows))
+        """The largest R̂ of the numbers of occupied components and of log p(rows | partition)."""
+        return max(rhat(each) for each in (*self._parts_of_sides, self.log_rows))
 
     @property
     def effective_sample_size(self) -> float:
         """The number of independent draws that all chains together are worth, for the number of occupied components.
 
-        If this number never varies, the log-probability of the rows given the partition stands in; NaN if neither
-        varies. See `visits` for what the chains are worth then.
+        With two sides it is the smaller one of theirs. If no number ever varies, the log-probability of the rows given
+        the partition stands in; NaN if that does not vary either. See `visits` for what the chains are worth then.
         """
-        of_parts = bulk_effective_sample_size(self.parts)
-        return bulk_effective_sample_size(self.log_rows) if np.isnan(of_parts) else of_parts
+        of_parts = [bulk_effective_sample_size(each) for each in self._parts_of_sides]
+        known = [each for each in of_parts if not np.isnan(each)]
+        return min(known) if known else bulk_effective_sample_size(self.log_rows)
 
-    def sizes(self) -> tuple[Float64[np.ndarray, " size"], Float64[np.ndarray, " size"]]:
+    @property
+    def _parts_of_sides(self) -> Int[np.ndarray, "side chain draw"]:
+        """The numbers of occupied components of each side after every sweep, (side, chain, draw)."""
+        return np.moveaxis(self.parts.reshape(len(self.parts), -1, self.parts.shape[-1]), 1, 0)
+
+    def sizes(self) -> tuple[Float64[np.ndarray, "*size"], Float64[np.ndarray, "*size"]]:
         """Return the posterior of the number of components K = 1, 2, … and its Monte Carlo errors.
 
         No error is below `least_error`, nor smaller than the change that one visit to another number of components,
         which may have been missed, could make.
 
-        Returns: (p(K | rows), standard errors), each (size,).
+        Returns: (p(K | rows), standard errors), each (size,), or (size, size) for two size variables.
         """
         probability, error = _mean_and_standard_error(self.size_probability)
         return probability, np.maximum(np.maximum(error, self.least_error), self._doubt)
 
-    def occupied(self) -> tuple[Float64[np.ndarray, " number"], Float64[np.ndarray, " number"]]:
+    def occupied(self) -> tuple[Float64[np.ndarray, "*number"], Float64[np.ndarray, "*number"]]:
         """Return the posterior of the number of components that have rows, and its Monte Carlo errors.
 
         No error is below √(2 q (1 − q) d), with d = ½ / (n + 1), n the effective number of independent visits, and
@@ -155,10 +166,14 @@ class AllocationTrace(NamedTuple):
         an error too.
 
         Returns: (probabilities of the numbers from `fewest_parts` to the most that was visited, standard errors), each
-            (number,).
+            (number,), or (number, number) for the pairs of two sides.
         """
-        numbers = np.arange(self.fewest_parts, self.parts.max() + 1)
-        probability, error = _mean_and_standard_error((self.parts[..., None] == numbers).mean(1))
+        sides = self._parts_of_sides
+        places = tuple(sides - self.fewest_parts)
+        shape = tuple(int(each.max()) + 1 for each in places)
+        flat = np.asarray(np.ravel_multi_index(places, shape))  # which cell of the table each draw is in, (chain, draw)
+        shares = (flat[..., None] == np.arange(math.prod(shape))).mean(1)
+        probability, error = (each.reshape(shape) for each in _mean_and_standard_error(shares))
         doubted = self._doubt + probability * (1 - 2 * self._doubt)
         return probability, np.maximum(error, np.sqrt(doubted * (1 - doubted) * 2 * self._doubt))
 
@@ -180,7 +195,7 @@ class AllocationTrace(NamedTuple):
         effective = self.effective_sample_size
         if not np.isnan(effective):
             return effective
-        chains, draws = self.parts.shape
+        chains, draws = self.log_rows.shape
         return chains * max(1.0, draws / max(self.arrival, 1))
 
     @property
@@ -202,27 +217,28 @@ class AllocationTrace(NamedTuple):
         return self.rhat <= most_rhat and all(bool(error.max() <= precision) for _, error in tables)
 
 
-def _mean_and_standard_error(each: Float64[np.ndarray, "chain number"]) -> tuple[np.ndarray, np.ndarray]:
-    """Return (the mean over independent chains, its standard error), each (number,).
+def _mean_and_standard_error(each: Float64[np.ndarray, "chain *number"]) -> tuple[np.ndarray, np.ndarray]:
+    """Return (the mean over independent chains, its standard error), each (number,) or (number, number).
 
-    each: a quantity of every chain, (chain, number).
+    each: a quantity of every chain, (chain, number) or (chain, number, number).
     """
     return each.mean(0), each.std(0, ddof=1) / np.sqrt(len(each))
 
 
-def error_of_blocks(averages: Float64[np.ndarray, "block chain size"]) -> Float64[np.ndarray, " size"]:
+def error_of_blocks(averages: Float64[np.ndarray, "block chain *size"]) -> Float64[np.ndarray, "*size"]:
     """Return the standard error of the mean of all blocks if the blocks of a chain were independent of each other.
 
     Blocks that follow each other are alike, if anything, so that the error is at least this. It comes from how blocks
     differ within their chain: blocks × chains numbers, where the averages of chains are few and may agree by chance.
 
-    averages: of p(K | allocation) over the sweeps of each block, (block, chain, size).
+    averages: of p(K | allocation) over the sweeps of each block, (block, chain, size), or (block, chain, size, size).
 
-    Returns: the standard error of p(K | rows), (size,); 0 if there is one block only, which says nothing.
+    Returns: the standard error of p(K | rows), (size,) or (size, size); 0 if there is one block only, which says
+        nothing.
     """
-    n_blocks, n_chains, n_sizes = averages.shape
+    n_blocks, n_chains, *sizes = averages.shape
     if n_blocks < 2:
-        return np.zeros(n_sizes)
+        return np.zeros(sizes)
     return np.sqrt(averages.var(0, ddof=1).mean(0) / (n_blocks * n_chains))
 
 
@@ -234,9 +250,9 @@ class AllocationRun(NamedTuple):
     | `labels` | the allocations, as `AllocationState` has them, (row, chain) or (row, place, chain) |
     | `log_hyper` | logarithm of each hyper-parameter by name, (column, chain); no entry if it has no prior |
     | `places` | how many array slots for parts there are |
-    | `parts` | number of components that have rows after every sweep, (block, sweep, chain) |
+    | `parts` | number of components that have rows after every sweep, (block, sweep, chain), or of each side |
     | `log_rows` | log p(rows given partition) without carriers after every sweep, nats, (block, sweep, chain) |
-    | `size_probability` | averages of p(K given partition), (block, chain, size) |
+    | `size_probability` | averages of p(K given partition), (block, chain, size), or (block, chain, size, size) |
     | `spent` | how many blocks were run in all, also those before array slots were last added |
     | `warm_up_left` | how many blocks of warm-up are still to come |
     | `draws` | the allocations after every eighth sweep of the blocks not left out, with hyper-parameters |
@@ -246,9 +262,9 @@ class AllocationRun(NamedTuple):
     labels: Int[np.ndarray, "row *place chain"]
     log_hyper: Mapping[str, Float64[np.ndarray, "column chain"]]
     places: int
-    parts: Int[np.ndarray, "block sweep chain"]
+    parts: Int[np.ndarray, "block sweep *side chain"]
     log_rows: Float64[np.ndarray, "block sweep chain"]
-    size_probability: Float64[np.ndarray, "block chain size"]
+    size_probability: Float64[np.ndarray, "block chain *size"]
     spent: int
     warm_up_left: int = 0
     draws: AllocationDraws = NO_DRAWS
@@ -280,12 +296,13 @@ class AllocationRun(NamedTuple):
         parts, log_rows = (np.concatenate(each) for each in (self.parts, self.log_rows))
         log_rows = np.round(log_rows, LOG_ROWS_DECIMALS)
         first = len(parts) - len(np.concatenate(self.parts[late]))
-        elsewhere = np.flatnonzero((parts != parts[-1, 0]).any(1) | (log_rows != log_rows[-1, 0]).any(1))
+        has_moved = (parts != parts[-1, ..., :1]).reshape(len(parts), -1).any(1)
+        elsewhere = np.flatnonzero(has_moved | (log_rows != log_rows[-1, 0]).any(1))
         # From this sweep on all chains have been at one partition. Sweeps that are not recorded any more come before.
         arrival = (self.spent - self.blocks) * BLOCK + int(elsewhere.max(initial=-1)) + 1
         return AllocationTrace(
             self.size_probability[late].mean(0),
-            parts[first:].T,
+            parts[first:].T,  # (chain, draw), or (chain, side, draw)
             log_rows[first:].T,
             self.blocks * BLOCK,
             arrival,
@@ -302,19 +319,27 @@ class AllocationRun(NamedTuple):
         late = (self.blocks - self.left_out) * (BLOCK // SWEEPS_PER_DRAW)
         return self._replace(draws=self.draws.followed_by(new).last(late))
 
-    def lacks_places(self, precision: float, most_places: int) -> bool:
+    def lacks_places(self, precision: float, most_places: int | tuple[int, ...]) -> bool:
         """Return True if too many draws fill all array slots for this precision; such draws had no room for one more
         part.
 
         precision: the Monte Carlo error that is asked for.
-        most_places: the number of slots that is always enough.
+        most_places: the number of slots that is always enough; with several sides that of each side.
         """
-        if self.places >= most_places:
-            return False
-        if (self.parts[-1] >= self.places).mean() > FULL:
+        if share_of_full(self.parts[-1], self.places, most_places) > FULL:
             return True
         is_asked = self.is_due or (self.blocks == FIRST_LOOK and not self.is_of_features)
-        return is_asked and bool((self.trace().parts >= self.places).mean() > FULL_SHARE * precision)
+        return is_asked and share_of_full(self.trace().parts, self.places, most_places) > FULL_SHARE * precision
+
+
+def share_of_full(parts: Int[np.ndarray, "first *side last"], places: int, most_places: int | tuple[int, ...]) -> float:
+    """Return the share of draws that fill all array slots of a side that could have more.
+
+    parts: the numbers of parts, (sweep, chain), or (sweep, side, chain); chains may also come first.
+    places: how many slots there are. most_places: how many are always enough; with several sides those of each side.
+    """
+    is_full = (parts >= places) & (places < np.asarray(most_places)[..., None])
+    return float((is_full.any(1) if is_full.ndim > 2 else is_full).mean())
 
 
 @cache
@@ -408,7 +433,11 @@ def run_one_more_block(
             state = end_warm_up(chain, fold_in(key_block, BLOCK), state)
         parts = np.asarray(parts)
         table = chain.size_given_parts
-        size_probability = np.asarray(probability).T if table is None else np.asarray(table)[parts].mean(0)
+        if table is None:
+            size_probability = np.moveaxis(np.asarray(probability), -1, 0)
+        else:
+            of_sides = parts.reshape(len(parts), -1, parts.shape[-1])  # (sweep, side, particle)
+            size_probability = np.asarray(table)[tuple(np.moveaxis(of_sides, 1, 0))].mean(0)
         log_hyper = {name: np.asarray(each, np.float64) for name, each in state.log_hyper.items()}
         new = AllocationRun(
             np.asarray(state.labels),
@@ -426,7 +455,7 @@ def run_one_more_block(
             new = new._replace(**dict(zip(VISITED, joined, strict=True)), draws=run.draws)
         nothing = {name: getattr(new, name)[:0] for name in VISITED}
         if warming_up:
-            lacks = chain.n_places < chain.most_places() and (parts >= chain.n_places).mean() > FULL_IN_WARM_UP
+            lacks = share_of_full(parts, chain.n_places, chain.most_places()) > FULL_IN_WARM_UP
             new = new._replace(**nothing)
         else:
             groups = np.asarray(drawn.groups)
@@ -445,8 +474,8 @@ def advance(
     chain: AllocationChain, key: Array, state: AllocationState, *, warming_up: bool = False
 ) -> tuple[
     AllocationState,
-    Float[Array, "size particle"] | None,
-    Int[Array, "sweep particle"],
+    Float[Array, "*size particle"] | None,
+    Int[Array, "sweep *side particle"],
     Float[Array, "sweep particle"],
     AllocationDraws,
 ]:
@@ -455,9 +484,9 @@ def advance(
     warming_up: whether chains make the moves of their warm-up instead of steps; then the draws must not be used.
 
     Returns: (the states; the average of p(K | allocation) over the sweeps, (size, particle); the number of occupied
-        parts after every sweep, (sweep, particle); log p(rows | allocation) after every sweep, (sweep, particle),
-        nats; the allocations after every eighth sweep). The average is None if p(K | allocation) depends on the number
-        of parts alone.
+        parts after every sweep, (sweep, particle), or (sweep, side, particle); log p(rows | allocation) after every
+        sweep, (sweep, particle), nats; the allocations after every eighth sweep). The average is None if
+        p(K | allocation) depends on the number of parts alone.
     """
     particles = state.labels.shape[-1]
     move = chain.warm_up if warming_up else chain.step
@@ -469,17 +498,16 @@ def advance(
     def one(index: Array, carry: Any) -> Any:
         state, probability, parts, log_rows, drawn = carry
         state = move(jax.random.fold_in(key, index), state)
-        counts = chain.counts(state.labels)
         if probability is not None:
             probability = probability + jnp.exp(chain.log_sizes(state)) / BLOCK
-        parts = parts.at[index].set((counts > 0.5).sum(0).astype(jnp.int32))
+        parts = parts.at[index].set(chain.part_counts(state.labels))
         # a draw is written after each sweep, and the last one of its eight sweeps stays
         place = index // SWEEPS_PER_DRAW
         drawn = jax.tree.map(lambda kept, now: kept.at[place].set(now), drawn, to_record(state))
         return state, probability, parts, log_rows.at[index].set(state.log_rows), drawn
 
     blank = jnp.zeros_like(chain.log_sizes(state)) if chain.size_given_parts is None else None
-    parts = jnp.zeros((BLOCK, particles), jnp.int32)
+    parts = jnp.zeros((BLOCK, *jax.eval_shape(chain.part_counts, state.labels).shape), jnp.int32)
     n_draws = BLOCK // SWEEPS_PER_DRAW
     drawn = jax.tree.map(lambda each: jnp.zeros((n_draws, *each.shape), each.dtype), jax.eval_shape(to_record, state))
     return jax.lax.fori_loop(0, BLOCK, one, (state, blank, parts, jnp.zeros((BLOCK, particles)), drawn))

@@ -76,7 +76,8 @@ class SeatPrior(eqx.Module):
     """The prior of the number of components K and of partitions of N rows into at most `places` parts.
 
     If the concentration a_K is the same for every K, K is summed out beforehand. Then there is one column in place of
-    the sizes, p(K | partition) depends on the number of parts t alone, and programs hold no table over sizes.
+    the sizes, p(K | partition) depends on the number of parts t alone, and programs hold no table over sizes. If V(t)
+    differs from particle to particle, there is one column for each particle.
 
     | field | meaning |
     |---|---|
@@ -102,11 +103,7 @@ class SeatPrior(eqx.Module):
         n_rows: the number of rows N.
         places: the largest number of parts.
         """
-        size, parts = np.arange(1, len(log_prior) + 1), np.arange(places + 2)[:, None]
-        total = size * concentrations
-        log_falling = special.gammaln(size + 1) - special.gammaln(np.maximum(size - parts, 0) + 1)
-        of_size = log_prior + special.gammaln(total) - special.gammaln(total + n_rows)
-        log_weights = np.where(parts <= size, log_falling + of_size, -np.inf)
+        log_weights = log_part_weights(log_prior, concentrations, n_rows, places)
         if np.ptp(concentrations) == 0:
             log_sum = np.logaddexp.reduce(log_weights, axis=1, keepdims=True)
             possible = log_sum > -np.inf
@@ -142,6 +139,22 @@ class SeatPrior(eqx.Module):
             return Seats(jnp.broadcast_to(concentrations[0], n_particles), jnp.broadcast_to(weights, shape))
         drawn = jax.random.categorical(key, self.log_sizes(counts), axis=0)
         return Seats(concentrations[drawn], weights[:, drawn])
+
+
+def log_part_weights(
+    log_prior: Float[np.ndarray, " size"], concentrations: Float[np.ndarray, " size"], n_rows: int, places: int
+) -> Float[np.ndarray, "number size"]:
+    """Return log [p(K) K!/(K − t)! Γ(K a_K) / Γ(K a_K + N)] of t = 0 … places + 1 parts and K = 1, 2, … components,
+    (part count, size), nats; −∞ for more parts than components.
+
+    log_prior: log p(K), nats. concentrations: a_K, the Dirichlet concentration of each of K components.
+    n_rows: N, the number of rows. places: the largest number of parts.
+    """
+    size, parts = np.arange(1, len(concentrations) + 1), np.arange(places + 2)[:, None]
+    total = size * concentrations
+    log_falling = special.gammaln(size + 1) - special.gammaln(np.maximum(size - parts, 0) + 1)
+    of_size = log_prior + special.gammaln(total) - special.gammaln(total + n_rows)
+    return np.where(parts <= size, log_falling + of_size, -np.inf)
 
 
 def size_probabilities(
@@ -186,14 +199,16 @@ def log_seats_of_a_new_row(
         return np.log(np.where(occupied, of_parts, np.where(is_first, of_new[:, None], 0.0)))
 
 
-def supported_sizes(log_prior: Any, largest: int) -> Float[np.ndarray, " size"]:
+def supported_sizes(log_prior: Any, *largest: int) -> Float[np.ndarray, "*size"]:
     """Return log p(K) of K = 1 … `largest` components, normalised over these, (size,), nats.
 
-    If the prior excludes all of them, every entry is −∞.
+    With two size variables and two largest numbers it is log p(K, L), (size, size). If the prior excludes all of them,
+    every entry is −∞.
 
-    log_prior: K -> log p(K), nats; it need not be normalised.
+    log_prior: K, or K and L -> its log prior probability, nats; it need not be normalised.
     """
-    values = np.array([log_prior(size) for size in range(1, largest + 1)], np.float64)
+    values = np.array([log_prior(*(place + 1 for place in places)) for places in np.ndindex(*largest)], np.float64)
+    values = values.reshape(largest)
     if not np.isfinite(values).any():
         return values
     return values - np.asarray(special.logsumexp(values), np.float64)

@@ -24,8 +24,7 @@ from jaxtyping import Array, Key
 from lvsearch.inference.annealing.anchors import LABELS_RUN, mix_with_even, pick_highest, settle_best_particles
 from lvsearch.inference.annealing.dispatch import effort
 from lvsearch.inference.annealing.particles import forward
-from lvsearch.inference.block_models.chain import BlockChain
-from lvsearch.inference.block_models.state import BlockStart, BlockState, layout_of
+from lvsearch.inference.block_models.chain import BlockChain, BlockStart, BlockState, layout_of
 from lvsearch.inference.chains import Anchor
 from lvsearch.inference.engine.estimate import Estimate, beliefs_of, capacity_of
 from lvsearch.inference.engine.estimator import GenericEstimator

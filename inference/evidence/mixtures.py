@@ -66,6 +66,9 @@ class CollapsedMixtureChain(RowLabelsChain):
     | `prior` | λ, natural parameters of a component without rows, packed by `layout` | (statistic,) |
     | `anchor` | log r, log q of each row's label, nats; None for the path from the prior | (row, label) |
     | `layout` | how the statistics of a component lie on one axis | |
+
+    Where rows have one variant, they may differ from particle to particle: then `increments` has an axis of particles
+    too, (row, 1, statistic, particle).
     """
 
     component: Component
@@ -301,7 +304,7 @@ class CollapsedMixtureChain(RowLabelsChain):
         """
 
         # the sums of each component with the row added in each variant, (statistic, label, particle)
-        more = self._as_float(self.increments)[row].T[:, None, :, None]
+        more = jnp.moveaxis(self._statistics_of(row), 0, 1)[:, None]
         joined = (state.natural[:, :, None] + more).reshape(len(more), self.names.number, -1)
         after = self.normalisers(joined)
         of_label, of_row = jnp.log(state.counts + self._concentration()), after - self.names.in_all_variants(normaliser)
@@ -371,12 +374,18 @@ class CollapsedMixtureChain(RowLabelsChain):
 
     def _own(self, row: Int[Array, ""], labels: Int[Array, " particle"]) -> Float[Array, "statistic one #particle"]:
         """Return the statistics of a row in the variants of its labels, (statistic, 1, particle); (statistic, 1, 1)
-        if there is one variant.
+        if there is one variant and the row is the same in all particles.
         """
-        variants = self._as_float(self.increments)[row]
         if self.names.n_variants > 1:
-            variants = variants[self.names.variants(labels)]
-        return self.beside_components(variants)
+            return self.beside_components(self._as_float(self.increments)[row][self.names.variants(labels)])
+        return jnp.moveaxis(self._statistics_of(row), 0, 1)
+
+    def _statistics_of(self, row: Int[Array, ""]) -> Float[Array, "variant statistic #particle"]:
+        """Return the statistics of a row in each variant, (variant, statistic, particle), or (variant, statistic, 1) if
+        they are the same in all particles.
+        """
+        own = self._as_float(self.increments)[row]
+        return own.reshape(*own.shape[:2], -1)
 
     @staticmethod
     def beside_components(statistics: Float[Array, "... statistic"]) -> Float[Array, "statistic one particle"]:
@@ -501,7 +510,8 @@ class CollapsedMixtureChain(RowLabelsChain):
         chosen: 1 for the component and variant of a row.
         prior: λ, (statistic,) or (particle, statistic).
         """
-        sums = jnp.einsum("nkvp,nvs->skp", chosen, self._as_float(self.increments))
+        each = "nvsp" if np.ndim(self.increments) > 3 else "nvs"
+        sums = jnp.einsum(f"nkvp,{each}->skp", chosen, self._as_float(self.increments))
         return self.beside_components(prior) + sums
 
     def normalisers(self, natural: Float[Array, "statistic component particle"]) -> Float[Array, "component particle"]:

@@ -99,7 +99,7 @@ class TiedMixtureChain(JointNormaliserChain):
         normaliser: A, the log-normaliser of all components, (1, particle), nats. Only `normaliser` of the result
             depends on it.
         """
-        s = self._statistics_of(row)
+        s = self._statistics_of(row)[0]
         degrees, factor, centre, count = tied_parameters(self._particles_first(state.natural), self._mask())
         n_dims, share = centre.shape[-1], count / (count + 1)
         y = self.layout.unpack(s.T).precision_mean[:, None]
@@ -122,24 +122,6 @@ class TiedMixtureChain(JointNormaliserChain):
 
     def draw_components(self, key: Key[Array, ""], state: CollapsedState) -> Any:
         return TiedNormalWishart().sample(key, self._particles_first(state.natural), self._mask())
-
-    def _statistics_of(self, row: Int[Array, ""]) -> Float[Array, "statistic #particle"]:
-        """Return what a row adds to its component's natural parameters, (statistic, particle), or (statistic, 1) if it
-        is the same in all particles.
-        """
-        own = self._as_float(self.increments)[row, 0]
-        return own.reshape(len(own), -1)
-
-    def _own(self, row: Int[Array, ""], labels: Int[Array, " particle"]) -> Float[Array, "statistic one #particle"]:
-        return self._statistics_of(row)[:, None]
-
-    def _summed(
-        self, chosen: Float[Array, "row component variant particle"], prior: Any
-    ) -> Float[Array, "statistic component particle"]:
-        if np.ndim(self.increments) < 4:
-            return super()._summed(chosen, prior)
-        sums = jnp.einsum("nkvp,nvsp->skp", chosen, self._as_float(self.increments))
-        return self.beside_components(prior) + sums
 
     def gains(self, natural: Any, prior: Any) -> Float[Array, "cell particle"]:
         """Return A(λ + S) − A(λ) of each particle, the log evidence of its rows given the labels without carriers,

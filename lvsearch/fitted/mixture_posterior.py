@@ -3,6 +3,8 @@
 A component is occupied if some row is in it. If it is known which rows are together, the probability of every number K
 of components has a closed form. So chains over partitions of the rows give the posterior of all K at once. No fit and
 no evidence is needed (`lvsearch.inference.allocation_chains`).
+
+A block model has two numbers, of row clusters and of column clusters. Its tables have one axis for each of them.
 """
 
 import math
@@ -36,12 +38,16 @@ from lvsearch.inference.diagnostics import CLOSE_RHAT, MOST_RHAT
 from lvsearch.models.contract import Model
 from lvsearch.models.plain_arguments import checked_seed, real_number, whole_number
 from lvsearch.sizing.posterior import EstimatedPosterior, MemberPosterior, format_probability
-from lvsearch.sizing.sizes import Mixture, SizePrior, weak
-from lvsearch.sizing.words import sizes_in_words
+from lvsearch.sizing.sizes import Mixture, Size, SizePrior, weak
+from lvsearch.sizing.witness import per_variable
+from lvsearch.sizing.words import size_text, sizes_in_words
 
-LEFT_OUT, MOST_SIZES = 1e-6, 2000
-"""The prior probability of all sizes beyond the largest one in the table, and the largest number of sizes in the
-table.
+LEFT_OUT, MOST_SIZES, MOST_OF_EACH_SIZE = 1e-6, 2000, 64
+"""The prior probability of all sizes beyond the largest one in the table, and the largest size that a table can have:
+of one size variable, and of each of several. Larger sizes have no probability.
+
+Tables of two size variables take up to 4,096 numbers for each chain and block of sweeps. Under the default prior,
+larger sizes hold a fourteenth of the prior, but next to nothing of the posterior of more than a few rows and columns.
 """
 FEWEST_SWEEPS = 256
 """The number of sweeps of each chain before it is first checked whether the chains agree."""
@@ -59,7 +65,8 @@ class MixturePosterior:
     r"""The posterior of the number of components K of a mixture, and of the number K₊ that some row is in.
 
     For features of rows (`lv.models.IBP`), K is the number of features that can be used, and K₊ of those that some row
-    has.
+    has. For block models (`lv.models.LatentBlockModel`), K is a pair: the numbers of row clusters and of column
+    clusters. Then tables have the axes (size, size) and (number, number).
 
     Returned by `lv.mixture_posterior`. `posterior()` and `occupied()` are its tables.
 
@@ -75,7 +82,7 @@ class MixturePosterior:
     | `chains`, `sweeps` | | the number of chains, and of sweeps of each, also those left out at the beginning |
     | `precision` | | the Monte Carlo error that was asked for |
     | `fewest_occupied` | | the first K₊ of the table: 1, or 0 if some draw had no feature in use |
-    | `counted` | | what is counted: "components", or "features" |
+    | `counted` | | what is counted: "components", "features", or "row clusters and column clusters" |
     | `size_is_limit` | | True if K is only a limit, so that K₊ is the answer, and its errors count |
     | `recorded` | | draws of partitions with the components' hyper-parameters, from which `draws` makes whole ones |
     | `model`, `training` | | the model, and the rows; None where they are not known |
@@ -83,11 +90,11 @@ class MixturePosterior:
     `recorded` is empty where a row may have several features, and where nothing is known under a prior.
     """
 
-    log_prior: Float64[np.ndarray, " size"]
-    probability: Float64[np.ndarray, " size"]
-    monte_carlo_error: Float64[np.ndarray, " size"]
-    occupied_probability: Float64[np.ndarray, " number"]
-    occupied_error: Float64[np.ndarray, " number"]
+    log_prior: Float64[np.ndarray, "*size"]
+    probability: Float64[np.ndarray, "*size"]
+    monte_carlo_error: Float64[np.ndarray, "*size"]
+    occupied_probability: Float64[np.ndarray, "*number"]
+    occupied_error: Float64[np.ndarray, "*number"]
     rhat: float
     effective_sample_size: float
     chains: int
@@ -104,7 +111,7 @@ class MixturePosterior:
     def from_trace(
         cls,
         trace: AllocationTrace,
-        log_prior: Float64[np.ndarray, " size"],
+        log_prior: Float64[np.ndarray, "*size"],
         precision: float,
         model: Model,
     ) -> "MixturePosterior":
@@ -125,13 +132,13 @@ class MixturePosterior:
             trace.sweeps,
             precision,
             trace.fewest_parts,
-            model.size_names[0],
+            " and ".join(name.replace("_", " ") for name in model.size_names),
             model.size_is_limit,
             trace.draws,
             model,
         )
 
-    def under(self, log_prior: Float64[np.ndarray, " size"], trace: AllocationTrace) -> "MixturePosterior | None":
+    def under(self, log_prior: Float64[np.ndarray, "*size"], trace: AllocationTrace) -> "MixturePosterior | None":
         """Return the posterior of K, the number of components, under another prior of K, from the same draws.
 
         Each K is weighed anew. Nothing is known of the number of occupied components under another prior: its fields
@@ -149,7 +156,7 @@ class MixturePosterior:
             return None
         probability, error = _shares_over_chains(weights)
         error = np.maximum(error, self.monte_carlo_error.min())
-        nothing = np.zeros(0)
+        nothing = np.zeros((0,) * log_prior.ndim)
         return replace(
             self,
             log_prior=log_prior,
@@ -161,13 +168,13 @@ class MixturePosterior:
         )
 
     @property
-    def size_chances(self) -> Float64[np.ndarray, " size"]:
+    def size_chances(self) -> Float64[np.ndarray, "*size"]:
         """The probability that each of the sizes 1, 2, … is the answer, (size,), which says what sizes are worth a fit.
 
         It is p(K | rows). If K is only a limit, it is the probability that K features are in use, where K is the next
         size that the prior allows; no feature in use counts as size 1.
         """
-        if not self.size_is_limit or not len(self.occupied_probability):
+        if not self.size_is_limit or not self.occupied_probability.size:
             return self.probability
         allowed, chances = np.flatnonzero(self.probability > 0), np.zeros(len(self.probability))
         numbers = self.fewest_occupied + np.arange(len(self.occupied_probability))
@@ -176,8 +183,16 @@ class MixturePosterior:
         np.add.at(chances, allowed[next_allowed[exists]], self.occupied_probability[exists])
         return chances
 
+    def place_of(self, size: Size) -> Size | None:
+        """Return the index of a size in the tables over sizes, such as (1, 2) for the size (2, 3); None if it is beyond
+        them.
+        """
+        if any(number > most for number, most in zip(size, self.probability.shape, strict=True)):
+            return None
+        return tuple(number - 1 for number in size)
+
     @property
-    def log_evidence(self) -> Float64[np.ndarray, " size"]:
+    def log_evidence(self) -> Float64[np.ndarray, "*size"]:
         """log p(rows | K) of K = 1, 2, … components up to one constant, (size,), in nats.
 
         It is −∞ if no draw could have so few components, or if the prior gave K no probability.
@@ -187,7 +202,7 @@ class MixturePosterior:
         return np.where(np.isfinite(found), found, -np.inf)
 
     @property
-    def log_evidence_error(self) -> Float64[np.ndarray, " size"]:
+    def log_evidence_error(self) -> Float64[np.ndarray, "*size"]:
         """The Monte Carlo standard error of `log_evidence`, (size,), in nats; infinite if no draw could have so few
         components.
         """
@@ -211,14 +226,15 @@ class MixturePosterior:
     def posterior(self) -> pd.DataFrame:
         """Return the table of K, the number of components, with a row for each K.
 
-        Columns: `size`, `log_prior` (nats), `probability`, `monte_carlo_error`.
+        Columns: `size`, `log_prior` (nats), `probability`, `monte_carlo_error`. A block model has two columns in place
+        of `size`: `row_clusters` and `column_clusters`.
         """
         return pd.DataFrame(
             {
-                "size": np.arange(1, len(self.probability) + 1),
-                "log_prior": self.log_prior,
-                "probability": self.probability,
-                "monte_carlo_error": self.monte_carlo_error,
+                **self._number_columns("size", self.probability.shape, 1),
+                "log_prior": self.log_prior.ravel(),
+                "probability": self.probability.ravel(),
+                "monte_carlo_error": self.monte_carlo_error.ravel(),
             }
         )
 
@@ -226,15 +242,26 @@ class MixturePosterior:
         """Return the table of the number of occupied components, with a row for each number up to the largest that was
         visited.
 
-        Columns: `occupied`, `probability`, `monte_carlo_error`.
+        Columns: `occupied`, `probability`, `monte_carlo_error`. A block model has two columns in place of `occupied`:
+        `row_clusters` and `column_clusters`.
         """
         return pd.DataFrame(
             {
-                "occupied": self.fewest_occupied + np.arange(len(self.occupied_probability)),
-                "probability": self.occupied_probability,
-                "monte_carlo_error": self.occupied_error,
+                **self._number_columns("occupied", self.occupied_probability.shape, self.fewest_occupied),
+                "probability": self.occupied_probability.ravel(),
+                "monte_carlo_error": self.occupied_error.ravel(),
             }
         )
+
+    def _number_columns(self, name: str, shape: tuple[int, ...], first: int) -> dict[str, Int[np.ndarray, " number"]]:
+        """Return the columns of a table that say which numbers its rows are about, {name: numbers}.
+
+        name: the name of the column where one number is counted; else columns are called as the model's size variables.
+        shape: how many numbers there are of each. first: the first number of each.
+        """
+        names = (name,) if self.model is None or len(shape) == 1 else self.model.size_names
+        numbers = (each.ravel() + first for each in np.indices(shape))
+        return dict(zip(names, numbers, strict=True))
 
     def coclustering(self, rows: Sequence[Any] | None = None) -> pd.DataFrame:
         """Return how probable it is that two rows are in one cluster, as a table (row, row) with 1 on its diagonal.
@@ -275,6 +302,11 @@ class MixturePosterior:
         Source: Miller & Harrison (2018), §7.
         """
         self.drawn_partitions()  # it raises where there are none
+        if self.model is not None and not isinstance(self.model, RowMixture):
+            raise ValueError(
+                f"got chains over partitions under {type(self.model).__name__}, expected a mixture of rows: of other "
+                "models lv.sample(model, data, size=…, parameters=True) draws the parameters of one size"
+            )
         if not isinstance(self.model, RowMixture) or not isinstance(self.training, Points):
             raise ValueError("got a posterior without its rows, expected one from lv.search or lv.mixture_posterior")
         number, seed = whole_number("draws", draws, least=1), checked_seed(seed)
@@ -308,12 +340,20 @@ class MixturePosterior:
             return False
         return drawn_hyperparameters(self.model) != set(self.recorded.log_hyper)
 
+    @property
+    def can_draw(self) -> bool:
+        """True if `draws` has draws of everything: of a mixture of rows whose partitions were recorded, together with
+        the hyper-parameters that have priors.
+        """
+        return isinstance(self.model, RowMixture) and bool(self.recorded.groups.size) and not self.lacks_hyperparameters
+
     def occupied_summary(self) -> tuple[list[int], int, float]:
         """Return the 95 % credible set of the number of occupied components (in increasing order), its mode, and the
-        mode's probability.
+        mode's probability, for a model with one size variable.
         """
         best, first = int(np.argmax(self.occupied_probability)), self.fewest_occupied
-        return _credible_set(self.occupied_probability, first), first + best, float(self.occupied_probability[best])
+        held = [number for (number,) in _credible_set(self.occupied_probability, first)]
+        return held, first + best, float(self.occupied_probability[best])
 
     @property
     def name_in_use(self) -> str:
@@ -322,7 +362,7 @@ class MixturePosterior:
 
     def describe_occupied(self) -> str | None:
         """Return a sentence on the number of occupied components; None if nothing is known of it."""
-        if not len(self.occupied_probability):
+        if not self.occupied_probability.size:
             return None
         return _in_words(self.name_in_use, self.occupied_probability, self.fewest_occupied)
 
@@ -358,7 +398,7 @@ def mixture_posterior(
     data: Any,
     *,
     prior: Any = None,
-    max_size: int | None = None,
+    max_size: int | Size | None = None,
     precision: float | int = 0.01,
     sweeps: int = 4096,
     fewest_sweeps: int | None = None,
@@ -371,10 +411,12 @@ def mixture_posterior(
     may be wanted (`draws`).
 
     model: `lv.models.FiniteMixture`, `TiedMixture` or `IndependentNormalMixture`, whose parameters are integrated out;
-        or `IBP`, for which features of the rows are drawn instead of partitions.
+        `LatentBlockModel`, with partitions of the columns too; or `IBP`, for which features of the rows are drawn
+        instead of partitions.
     data: rows, as for `lv.search`, (row, column).
     prior: over sizes, from `lv.sizes`; by default the weak one of `lv.search`.
-    max_size: the largest size; the prior is truncated there. By default the size beyond which the prior leaves 1e-6.
+    max_size: the largest size; the prior is truncated there. By default the size beyond which the prior leaves 1e-6. A
+        block model has two, one number for both or a tuple, of at most 64 each, which is the default.
     precision: the largest Monte Carlo error of a p(K | rows).
     sweeps: the largest number of sweeps per chain. If they are used up, and R-hat is above 1.05 or an error above
         `precision`, the result says that it is not an answer yet.
@@ -383,19 +425,22 @@ def mixture_posterior(
         many as draw 150,000 labels in each chain (1,000 sweeps of 150 rows), if `sweeps` are enough.
     seed: the seed of the chains.
 
-    Raises ValueError for another model, estimated parameters, a prior over several size variables, bad data and bad
-    numbers.
-    Source: Miller & Harrison (2018); Frühwirth-Schnatter, Malsiner-Walli & Grün (2021) for `dynamic` concentrations.
+    Raises ValueError for another model, estimated parameters, a prior over another number of size variables, bad data
+    and bad numbers.
+    Source: Miller & Harrison (2018); Frühwirth-Schnatter, Malsiner-Walli & Grün (2021) for `dynamic` concentrations;
+        Wyse & Friel (2012) for block models.
     """
     if not has_allocation_chain(model):
         raise ValueError(
             f"got {model!r}, expected lv.models.FiniteMixture(…), TiedMixture(…) or IndependentNormalMixture(…) with a "
-            "concentration, or IBP(…): for other models lv.search(model, data) says how many"
+            "concentration, LatentBlockModel(…) or IBP(…): for other models lv.search(model, data) says how many"
         )
     precision = real_number("precision", precision, above=0, below=1)
     sweeps = whole_number("sweeps", sweeps, least=FEWEST_SWEEPS)
     fewest = None if fewest_sweeps is None else whole_number("fewest_sweeps", fewest_sweeps, least=FEWEST_SWEEPS)
-    log_prior = tabulated_prior(weak() if prior is None else prior, max_size)
+    dimension = len(model.size_names)
+    largest = None if max_size is None else per_variable(max_size, dimension)
+    log_prior = tabulated_prior(weak(dimension) if prior is None else prior, largest, dimension)
     seed = checked_seed(seed)
     prepare_programs()
     rows = data_for(model, data)
@@ -415,33 +460,56 @@ def mixture_posterior(
     return replace(found, training=rows)
 
 
-def tabulated_prior(prior: Any, max_size: int | None) -> Float64[np.ndarray, " size"]:
+def tabulated_prior(prior: Any, largest: Size | None, dimension: int = 1) -> Float64[np.ndarray, "*size"]:
     """Return the log prior probability of K = 1, 2, … components, normalised, (size,), in nats.
 
-    prior: one of `lv.sizes` over one size.
-    max_size: the largest K. None ends the table once the prior probability beyond is at most `LEFT_OUT`.
+    prior: one of `lv.sizes` over as many size variables as the model has.
+    largest: the largest size, a number for each size variable. None ends the table of one size variable once the prior
+        probability beyond is at most `LEFT_OUT`. With several it goes on to `MOST_OF_EACH_SIZE`, or as far as the prior
+        goes, since evidence may rise by more than a prior falls, and the table costs little.
+    dimension: the number of size variables. The table has an axis for each of them.
 
     Raises ValueError for a bad prior or size, and if the prior gives the allowed sizes no probability.
     """
-    if not isinstance(prior, SizePrior) or prior.dimension != 1:
-        raise ValueError(f"got prior={prior!r}, expected one of lv.sizes over one size, such as lv.sizes.Poisson(10)")
-    if max_size is not None and not 1 <= max_size <= MOST_SIZES:
-        raise ValueError(f"got max_size={max_size!r}, expected a size from 1 to {MOST_SIZES}")
-    beyond = math.log(LEFT_OUT)
-    largest = max_size
-    if largest is None:
-        reached = (size for size in range(1, MOST_SIZES) if prior.log_mass((size + 1,)) <= beyond)
-        largest = next(reached, MOST_SIZES)
-    log_prior = supported_sizes(lambda size: prior.log_pmf((size,)), largest)
-    if not np.isfinite(log_prior).any():
+    if not isinstance(prior, SizePrior) or prior.dimension != dimension:
+        variables = "one size" if dimension == 1 else f"{dimension} sizes"
         raise ValueError(
-            f"got max_size={max_size}, which {prior.describe()} gives no probability; expected a larger one"
+            f"got prior={prior!r}, expected one of lv.sizes over {variables}, such as lv.sizes.Poisson(10)"
+            f"{'' if dimension == 1 else ' combined by lv.sizes.Product(…)'}"
         )
+    most = largest_tabulated(dimension)
+    if largest is not None and not 1 <= min(largest) <= max(largest) <= most:
+        raise ValueError(f"got max_size={size_text(largest)}, expected a size from 1 to {most}")
+    ends = largest or tuple(_end_of_table(prior, variable, dimension, most) for variable in range(dimension))
+    log_prior = supported_sizes(lambda *size: prior.log_pmf(size), *ends)
+    if not np.isfinite(log_prior).any():
+        told = None if largest is None else size_text(largest)
+        raise ValueError(f"got max_size={told}, which {prior.describe()} gives no probability; expected a larger one")
     return log_prior
 
 
+def largest_tabulated(dimension: int) -> int:
+    """Return the largest size in tables over sizes, of each of `dimension` size variables."""
+    return MOST_SIZES if dimension == 1 else MOST_OF_EACH_SIZE
+
+
+def _end_of_table(prior: SizePrior, variable: int, dimension: int, most: int) -> int:
+    """Return the first size beyond which a prior leaves at most `LEFT_OUT`, or nothing if there are several size
+    variables, in one of these; `most` if there is none up to there.
+
+    variable: the number of the size variable, from 0. dimension: how many there are.
+    """
+    least = math.log(LEFT_OUT) if dimension == 1 else -math.inf
+    lower = np.ones(dimension, int)
+    for size in range(1, most):
+        lower[variable] = size + 1
+        if prior.log_mass(tuple(lower.tolist())) <= least:
+            return size
+    return most
+
+
 def members_from_chains(
-    prior: Mixture, trace: AllocationTrace, log_prior: Float64[np.ndarray, " size"]
+    prior: Mixture, trace: AllocationTrace, log_prior: Float64[np.ndarray, "*size"]
 ) -> MemberPosterior:
     """Return the posterior of the members of a mixture prior from chains over partitions.
 
@@ -453,10 +521,10 @@ def members_from_chains(
     trace: what the chains visited under their own prior.
     log_prior: log p(K) of K = 1, 2, … under the prior of the chains, nats.
     """
-    log_pmf = np.array(
-        [[member.log_pmf((size,)) for size in range(1, len(log_prior) + 1)] for member in prior.priors], np.float64
-    )
-    weights = trace.size_probability @ _prior_ratio(log_pmf, log_prior).T * np.array(prior.weights)
+    sizes = [tuple(place + 1 for place in places) for places in np.ndindex(log_prior.shape)]
+    log_pmf = np.array([[member.log_pmf(size) for size in sizes] for member in prior.priors], np.float64)
+    of_chains = trace.size_probability.reshape(len(trace.size_probability), -1)
+    weights = of_chains @ _prior_ratio(log_pmf, log_prior.ravel()).T * np.array(prior.weights)
     probability, error = _shares_over_chains(weights)
     error = np.maximum(error, trace.sizes()[1].min())
     return MemberPosterior(
@@ -469,8 +537,8 @@ def members_from_chains(
 
 
 def _prior_ratio(
-    log_prior: Float64[np.ndarray, "*prior size"], of_chains: Float64[np.ndarray, " size"]
-) -> Float64[np.ndarray, "*prior size"]:
+    log_prior: Float64[np.ndarray, "*prior_and_size"], of_chains: Float64[np.ndarray, "*size"]
+) -> Float64[np.ndarray, "*prior_and_size"]:
     """Return p(K) under other priors, divided by p(K) under the prior of the chains; 0 where the latter excludes K.
 
     log_prior: log p(K) of K = 1, 2, … under one or more other priors, nats. of_chains: the same of the chains, nats.
@@ -480,47 +548,51 @@ def _prior_ratio(
 
 
 def _shares_over_chains(
-    weights: Float64[np.ndarray, "chain kind"],
-) -> tuple[Float64[np.ndarray, " kind"], Float64[np.ndarray, " kind"]]:
+    weights: Float64[np.ndarray, "chain *kind"],
+) -> tuple[Float64[np.ndarray, "*kind"], Float64[np.ndarray, "*kind"]]:
     """Return the share of each kind in the total weight, and its standard error from the spread over chains.
 
-    weights: the weight of each kind in each chain, (chain, kind); the total must be above 0.
+    weights: the weight of each kind in each chain, (chain, kind), or (chain, size, size); the total must be above 0.
     """
-    total = weights.sum(1).mean()
+    of_chains = weights.sum(tuple(range(1, weights.ndim)), keepdims=True)
+    total = of_chains.mean()
     share = weights.mean(0) / total
     # a ratio of averages over chains: its error is that of what each chain's weights exceed their share by
-    beyond = weights - share * weights.sum(1, keepdims=True)
+    beyond = weights - share * of_chains
     return share, beyond.std(0, ddof=1) / np.sqrt(len(beyond)) / total
 
 
-def _in_words(name: str, probability: Float64[np.ndarray, " number"], first: int = 1) -> str:
+def _in_words(name: str, probability: Float64[np.ndarray, "*number"], first: int = 1) -> str:
     """Return the most probable number and the 95 % set in words, such as "6 components are most probable (0.31); …".
 
-    name: what is counted, in the plural. probability: of the numbers `first`, `first` + 1, ….
+    name: what is counted, in the plural. probability: of the numbers `first`, `first` + 1, …, of each size variable.
     """
-    row, held = int(np.argmax(probability)), _credible_set(probability, first)
+    best, held = np.unravel_index(int(np.argmax(probability)), probability.shape), _credible_set(probability, first)
+    number = tuple(int(place) + first for place in best)
     singular = re.sub(r"s\b", "", name, count=1)
-    subject = f"1 {singular} is" if first + row == 1 else f"{first + row} {name} are"
-    share = format_probability(float(probability[row]))
-    together = sizes_in_words([(each,) for each in held])
-    return f"{subject} most probable ({share}); {together} hold{'s' if len(held) == 1 else ''} 95 %."
+    subject = f"1 {singular} is" if number == (1,) else f"{size_text(number)} {name} are"
+    share = format_probability(float(probability[best]))
+    return f"{subject} most probable ({share}); {sizes_in_words(held)} hold{'s' if len(held) == 1 else ''} 95 %."
 
 
-def _credible_set(probability: Float64[np.ndarray, " number"], first: int = 1) -> list[int]:
-    """Return the most probable numbers that hold 95 % between them, in increasing order.
+def _credible_set(probability: Float64[np.ndarray, "*number"], first: int = 1) -> list[Size]:
+    """Return the most probable numbers that hold 95 % between them, in increasing order, as sizes.
 
-    probability: of the numbers `first`, `first` + 1, ….
+    probability: of the numbers `first`, `first` + 1, …, of each size variable.
     """
-    order = np.argsort(-probability, kind="stable")
-    enough = int(np.searchsorted(np.cumsum(probability[order]), HELD)) + 1
-    return sorted((order[:enough] + first).tolist())
+    flat = probability.ravel()
+    order = np.argsort(-flat, kind="stable")
+    enough = order[: int(np.searchsorted(np.cumsum(flat[order]), HELD)) + 1]
+    places = zip(*np.unravel_index(np.sort(enough), probability.shape), strict=True)
+    return [tuple(int(place) + first for place in each) for each in places]
 
 
 def estimate_from_chains(found: MixturePosterior) -> EstimatedPosterior:
     """Return the posterior of sizes in the form that searches have it.
 
-    It goes from the first to the last size with a probability of at least `SHOWN`, with the 5 % and 95 % points of the
-    Monte Carlo error. While the chains do not agree, all sizes of the 95 % set count as undecided.
+    It goes from the first to the last size with a probability of at least `SHOWN`; of several size variables it has the
+    sizes with such a probability alone. It has the 5 % and 95 % points of the Monte Carlo error. While the chains do
+    not agree, all sizes of the 95 % set count as undecided.
     """
     return _estimate(found.probability, found.monte_carlo_error, 1, found.is_settled)
 
@@ -531,16 +603,21 @@ def estimate_of_number_in_use(found: MixturePosterior) -> EstimatedPosterior:
 
 
 def _estimate(
-    of_numbers: Float64[np.ndarray, " number"], errors: Float64[np.ndarray, " number"], first: int, is_settled: bool
+    of_numbers: Float64[np.ndarray, "*number"], errors: Float64[np.ndarray, "*number"], first: int, is_settled: bool
 ) -> EstimatedPosterior:
     """Return the posterior of the numbers `first`, `first` + 1, … in the form that searches have it.
 
-    of_numbers, errors: their probabilities and Monte Carlo errors, (number,). is_settled: whether the chains agree.
+    of_numbers, errors: their probabilities and Monte Carlo errors, (number,), or (number, number) for two size
+        variables.
+    is_settled: whether the chains agree.
     """
-    worth = np.flatnonzero(of_numbers >= min(SHOWN, of_numbers.max()))
-    rows = np.arange(worth[0], worth[-1] + 1)
-    probability, error = of_numbers[rows], errors[rows]
-    sizes = tuple((int(row) + first,) for row in rows)
+    flat = of_numbers.ravel()
+    rows = np.flatnonzero(flat >= min(SHOWN, flat.max()))
+    if of_numbers.ndim == 1:
+        rows = np.arange(rows[0], rows[-1] + 1)
+    probability, error = flat[rows], errors.ravel()[rows]
+    places = zip(*np.unravel_index(rows, of_numbers.shape), strict=True)
+    sizes = tuple(tuple(int(place) + first for place in each) for each in places)
     best = int(np.argmax(probability))
     order = np.argsort(-probability, kind="stable")
     together = set(order[: int(np.searchsorted(np.cumsum(probability[order]), HELD * (1 - 1e-12))) + 1].tolist())

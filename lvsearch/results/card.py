@@ -92,12 +92,12 @@ def facts(result: Findings, held_out: pd.DataFrame | None = None) -> tuple[Fact,
 
 
 def _next_facts(result: Findings) -> tuple[Fact, ...]:
-    """Return what to ask next of the draws of a mixture of rows, after chains over partitions; else nothing."""
+    """Return what to ask next of the draws of partitions, after chains over partitions; else nothing."""
     if result.partitions is None or not result.partitions.recorded.groups.size:
         return ()
-    told = (
-        "result.partition() says which rows belong together, result.draws() has parameters and densities with intervals"
-    )
+    told = "result.partition() says which rows belong together"
+    if result.partitions.can_draw:
+        told = f"{told}, result.draws() has parameters and densities with intervals"
     return (Fact("next", told),)
 
 
@@ -266,9 +266,10 @@ def _chains_in_words(result: Findings) -> str:
     assert found is not None
     worth = found.effective_sample_size
     never = math.isnan(worth)
+    sides = "the rows" if result.prior.dimension == 1 else "the rows and of the columns"
     draws = f"{found.name_in_use} never change" if never else f"effective draws of {found.name_in_use} {worth:,.0f}"
     return (
-        f"of all sizes at once, from {found.chains} {name_of_chains(result)} of the rows, parameters integrated out, "
+        f"of all sizes at once, from {found.chains} {name_of_chains(result)} of {sides}, parameters integrated out, "
         f"{found.sweeps} sweeps of each: R-hat {found.rhat:.3f}, {draws}, "
         f"largest Monte Carlo error of a probability {found.largest_error:.3f}. Evidence is known up to one constant"
     )

@@ -337,8 +337,10 @@ def decode_progress(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
         raise TypeError("'partitions' is no description of chains")
     names = ("labels", "parts", "log_rows", "size_probability")
     labels, parts, log_rows, size_probability = (np.asarray(arrays[name]) for name in names)
-    n_chains = labels.shape[-1]
-    if parts.shape != log_rows.shape or parts.shape[2] != n_chains or size_probability.shape[:2] != parts.shape[::2]:
+    n_chains, log_prior = labels.shape[-1], np.asarray(arrays["log_prior"])
+    n_blocks, n_sweeps, *sides, last = parts.shape  # the numbers of parts of each side, if there are several
+    belong = log_rows.shape == (n_blocks, n_sweeps, n_chains) and last == n_chains
+    if not belong or len(sides) > 1 or size_probability.shape != (n_blocks, n_chains, *log_prior.shape):
         raise TypeError("the arrays of chains over partitions do not belong together")
     hyper = {name: np.asarray(arrays[f"{HYPER}{name}"]) for name in entry["hyper"]}
     draws = _decoded_draws(arrays, hyper, labels, entry["places"])
@@ -348,7 +350,7 @@ def decode_progress(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
         raise TypeError("the cells of rows with missing ones do not belong to the chains")
     of_run = parts, log_rows, size_probability, spent, warm_up_left, draws, cells
     run = AllocationRun(labels, hyper, entry["places"], *of_run)
-    return AllocationProgress(run, np.asarray(arrays["log_prior"]))
+    return AllocationProgress(run, log_prior)
 
 
 def _decoded_draws(

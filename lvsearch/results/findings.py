@@ -97,18 +97,16 @@ class Findings:
         """
         if self.partitions is None:
             return self.state.visits
-        known = self.partitions.log_evidence
-        fitted = [visit for visit in self.state.visits if visit.size[0] <= len(known)]
-        heights = [visit.log_bound - known[visit.size[0] - 1] for visit in fitted if known[visit.size[0] - 1] > -np.inf]
+        known, errors = self.partitions.log_evidence, self.partitions.log_evidence_error
+        places = {visit.size: self.partitions.place_of(visit.size) for visit in self.state.visits}
+        of_size = {size: (known[place], errors[place]) for size, place in places.items() if place is not None}
+        of_size = {size: found for size, found in of_size.items() if found[0] > -np.inf}
+        heights = [visit.log_bound - of_size[visit.size][0] for visit in self.state.visits if visit.size in of_size]
         # chains know differences alone: all are raised until no bound of a fit lies above
         height = max((each for each in heights if np.isfinite(each)), default=0.0)
-        errors = self.partitions.log_evidence_error
-        return tuple(
-            replace(visit, from_gains=PooledGain(float(height + known[place]), float(errors[place])))
-            if (place := visit.size[0] - 1) < len(known) and known[place] > -np.inf
-            else replace(visit, from_gains=None)  # it may have the evidence that it had under another prior
-            for visit in self.state.visits
-        )
+        # a size without evidence may have that which it had under another prior: it goes
+        gains = {size: PooledGain(float(height + value), float(error)) for size, (value, error) in of_size.items()}
+        return tuple(replace(visit, from_gains=gains.get(visit.size)) for visit in self.state.visits)
 
     @cached_property
     def partitions(self) -> MixturePosterior | None:
@@ -474,7 +472,7 @@ class Findings:
         training = self._training()
         data = training.like_this(test)
         chains = self.partitions
-        if chains is not None and chains.recorded.groups.size and not chains.lacks_hyperparameters:
+        if chains is not None and chains.can_draw:
             draws = min(MOST_PREDICTING, max(FEWEST_PREDICTING, SCORED_ROWS // max(1, data.n_units)))
             return Prediction(None, None, chains.draws(draws).predict(data))
         known = {size: as_fitted_model(fit, training) for size, fit in self.state.kept.items() if fit.state is not None}
@@ -606,11 +604,12 @@ class Findings:
             known = [visit for visit in self.visits if visit.from_gains is not None]
             log_evidence = self.partitions.log_evidence
             # nothing is known of a size between the others that the prior excludes
-            sizes = [size for size in self.estimated.sizes if log_evidence[size[0] - 1] > -np.inf]
-            rows = np.array([size - 1 for (size,) in sizes])
-            height = known[0].estimate - log_evidence[known[0].size[0] - 1] if known else 0.0
+            shown = [tuple(number - 1 for number in size) for size in self.estimated.sizes]
+            places = np.array([place for place in shown if log_evidence[place] > -np.inf])
+            rows = tuple(places.T)
+            height = known[0].estimate - log_evidence[self.partitions.place_of(known[0].size)] if known else 0.0
             log_prior, errors = self.partitions.log_prior[rows], self.partitions.log_evidence_error[rows]
-            return sizes, log_prior, height + log_evidence[rows], errors
+            return [tuple(each) for each in (places + 1).tolist()], log_prior, height + log_evidence[rows], errors
         self._require_rankable()
         if self.curve is not None:
             relative, errors = self.curve.relative_to(self.estimated.best[0])

@@ -21,7 +21,7 @@ from lvsearch.comparison.alignment import draw_component_map
 from lvsearch.files.plain_text import visible
 from lvsearch.files.storage import write_bytes
 from lvsearch.fitted.kinds import component_table
-from lvsearch.fitted.mixture_posterior import MixturePosterior
+from lvsearch.fitted.mixture_posterior import SHOWN, MixturePosterior
 from lvsearch.fitted.model import fit_headline
 from lvsearch.fitted.partition_draws import draw_coclustering
 from lvsearch.fitted.topics import ArrangedTopics
@@ -321,7 +321,8 @@ MOST_WRITTEN = 14
 def draw_lattice(result: Findings, axes: "Axes") -> Caption:
     """Draw the probability of each size of two size variables as a shaded square, and return a caption.
 
-    Sizes that were tried are marked, and the best one is framed. The caption is not drawn.
+    Sizes that were tried are marked, and the best one is framed. Chains over partitions compare all sizes; of these the
+    ones with a probability that tables show are marked. The caption is not drawn.
 
     result: the search. axes: matplotlib axes to draw on.
 
@@ -334,7 +335,7 @@ def draw_lattice(result: Findings, axes: "Axes") -> Caption:
     from matplotlib.patches import Rectangle
 
     palette, chances, best = palette_of(axes), _chances(result), result.best_size
-    tried = [visit.size for visit in result.visits]
+    tried = [visit.size for visit in result.visits] if result.partitions is None else list(chances)
     rows, columns = (max(size[axis] for size in tried) for axis in (0, 1))
     shown = np.full((rows, columns), np.nan)
     for size, chance in chances.items():
@@ -377,10 +378,12 @@ def _caption(result: Findings, n_tried: int) -> Caption:
     else:
         together = len(result.estimated.indistinguishable)
         framed = f" Framed thinly: the {together} that the evidence cannot choose between." if together > 1 else ""
-        text = f"Shade: probability among the sizes tried, {probability_in_words(result)}.{framed}"
+        among = "" if result.partitions is not None else " among the sizes tried"
+        text = f"Shade: probability{among}, {probability_in_words(result)}.{framed}"
         title = short_answer(result)
     limit = limit_in_words(result)
-    text = f"{text} Dots: below .01. Blank: not tried ({n_tried} were). Framed: the most probable."
+    blank = f"not tried ({n_tried} were)" if result.partitions is None else f"below {SHOWN:g}"
+    text = f"{text} Dots: below .01. Blank: {blank}. Framed: the most probable."
     return Caption(title, f"{text}\n{limit}" if limit else text)
 
 

@@ -91,7 +91,7 @@ class SearchResult(Findings):
         puts it on the card.
 
         Returns an `Audit`.
-        Raises ValueError for evidence that is not annealed (of mixtures of rows: search with
+        Raises ValueError for evidence that is not annealed (of mixtures of rows and block models: search with
         evidence="annealed"), searches over a plain function, and invalid sizes.
         Source: Grosse, Ghahramani & Adams (2015).
         """
@@ -159,9 +159,8 @@ class SearchResult(Findings):
         search is needed: use `with_prior`. `with_sensitivity` puts it on the card.
 
         Returns a `Sensitivity`, with a row for each changed hyper-parameter.
-        Raises ValueError for evidence that is not annealed (of mixtures of rows: search with
-        evidence="annealed"), searches over a plain function, a factor of at most 1, and
-        unknown names.
+        Raises ValueError for evidence that is not annealed (of mixtures of rows and block models: search with
+        evidence="annealed"), searches over a plain function, a factor of at most 1, and unknown names.
         """
         return vary(self, names, factor, progress=progress)
 
@@ -474,7 +473,8 @@ class SearchResult(Findings):
         `lv.mixture_posterior` has the defaults: chains are lengthened until R-hat is at most 1.02.
 
         Returns a `MixturePosterior`.
-        For features of rows (`IBP`), K is the number of features that can be used, K₊ of those that some row has.
+        For features of rows (`IBP`), K is the number of features that can be used, K₊ of those that some row has. For
+        block models, both are pairs: of row clusters and of column clusters.
         Raises ValueError for models other than these and mixtures of rows whose parameters are integrated out, and for
         evidence other than the marginal one of the data as they are.
         """
@@ -492,7 +492,7 @@ class SearchResult(Findings):
             self.evaluator.base_model,
             self.training,
             prior=self.prior,
-            max_size=self.settings.largest,
+            max_size=self.settings.max_size,
             precision=precision,
             sweeps=sweeps,
             fewest_sweeps=fewest_sweeps,

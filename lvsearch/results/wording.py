@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from lvsearch.fitted.mixture_posterior import largest_tabulated
 from lvsearch.inference.diagnostics import MOST_RHAT
 from lvsearch.models.plain_arguments import one_of
 from lvsearch.results.findings import Findings
@@ -128,7 +129,7 @@ def gives_number_in_use(result: Findings) -> bool:
     Returns False if the posterior of that number is not available, for example after `with_prior`.
     """
     found = result.partitions
-    return found is not None and found.size_is_limit and len(found.occupied_probability) > 0
+    return found is not None and found.size_is_limit and found.occupied_probability.size > 0
 
 
 def name_of_chains(result: Findings) -> str:
@@ -197,11 +198,11 @@ def is_number_open(result: Findings) -> bool:
     The number counts as open if the range of the 95 % set is wide (`LEAST_WIDTH_OPEN`) and its largest size is more
     than `RATIO_OPEN` times the smallest. In that case the headline gives the number of components that hold rows, which
     describes the data themselves. Returns False if the posterior of that number is not available, for example after
-    `with_prior`.
+    `with_prior`, and for several size variables, of which no single range can be given.
     """
-    if result.partitions is None or not result.estimated.is_decided or not len(result.partitions.occupied_probability):
+    if result.partitions is None or not result.estimated.is_decided or not result.partitions.occupied_probability.size:
         return False
-    if gives_number_in_use(result):
+    if gives_number_in_use(result) or result.prior.dimension > 1:
         return False
     together = [size[0] for size in result.estimated.indistinguishable]
     return max(together) > RATIO_OPEN * min(together) and max(together) - min(together) + 1 >= LEAST_WIDTH_OPEN
@@ -301,15 +302,13 @@ def _end_reached(result: Findings) -> str | None:
     The end is the largest size allowed. In an unfinished search, it may also be the largest size tried. For several
     size variables the words name the variable, such as "most column clusters tried".
     """
-    best, allowed = _best(result), result.settings.max_size
+    best, allowed = _best(result), _largest_compared(result)
     if is_only_size_allowed(result):
         return None  # a single size rises above nothing
-    if excludes_larger_sizes(result):
-        allowed = None
-    if result.partitions is not None:
-        return "largest allowed" if allowed == best else None
-    tried = tuple(max(numbers) for numbers in zip(*(visit.size for visit in result.visits), strict=True))
-    may_go_on = not result.is_finished and max(tried) > 1
+    tried, may_go_on = (), False
+    if result.partitions is None:  # chains compare all sizes, whichever were fitted
+        tried = tuple(max(numbers) for numbers in zip(*(visit.size for visit in result.visits), strict=True))
+        may_go_on = not result.is_finished and max(tried) > 1
     for end, word in ((allowed, "allowed"), (tried if may_go_on else None, "tried")):
         if end == best:
             return f"largest {word}"
@@ -460,12 +459,31 @@ def probability_in_words(result: Findings) -> str:
 
 def limit_in_words(result: Findings) -> str | None:
     """Return a warning if a size that may be the best is at the largest size allowed; otherwise None."""
-    allowed = result.settings.max_size
-    if allowed is None or result.evaluator.nested or result.by_prediction or excludes_larger_sizes(result):
+    if result.evaluator.nested or result.by_prediction:
+        return None
+    allowed = _largest_compared(result)
+    if allowed is None:
         return None
     if any(size == most for sizes in _together(result) for size, most in zip(sizes, allowed, strict=True)):
-        return f"{size_text(allowed)} is the largest size allowed: raise it to see whether more would be better"
+        end, most = f"{size_text(allowed)} is the largest size", largest_tabulated(result.prior.dimension)
+        if allowed == result.settings.max_size:
+            return f"{end} allowed: raise it to see whether more would be better"
+        # the end of the chains' own table: as long as it can be, or where the prior leaves little beyond
+        other = 'take evidence="annealed"' if max(allowed) == most else "give a larger one (max_size=)"
+        return f"{end} compared: {other} to see whether more would be better"
     return None
+
+
+def _largest_compared(result: Findings) -> Size | None:
+    """Return the largest size that the search could choose; None if the prior gives no larger one any probability.
+
+    It is the largest size allowed, or the end of the table over sizes that chains over partitions have.
+    """
+    most = result.settings.max_size if result.partitions is None else result.partitions.probability.shape
+    if most is None:
+        return None
+    log_allowed = result.prior.log_box((1,) * len(most), tuple(number + 1 for number in most))
+    return most if log_allowed < -NOTHING else None
 
 
 def bounds_in_words(result: Findings, kind: str) -> str:

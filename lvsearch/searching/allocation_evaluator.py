@@ -1,9 +1,10 @@
 """The class `AllocationEvaluator`: MCMC over allocations of the rows, which gives the posterior of all sizes at once.
 
-An allocation says which rows are together (a partition, for mixtures), or which rows have which features. The search
-has two stages. First chains over allocations are lengthened, a block of sweeps at a time, until they agree and are
-precise enough (`lvsearch.inference.allocation_chains`). They alone decide how probable each size is.
-Then the most probable sizes are fitted, for people who want labels, means and predictions.
+An allocation says which rows are together (a partition, for mixtures), which rows and which columns are together (for
+block models), or which rows have which features. The search has two stages. First chains over allocations are
+lengthened, a block of sweeps at a time, until they agree and are precise enough
+(`lvsearch.inference.allocation_chains`). They alone decide how probable each size is. Then the most probable sizes are
+fitted, for people who want labels, means and predictions.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from functools import cache, partial
 import numpy as np
 from jax.sharding import Mesh
 
-from lvsearch.fitted.mixture_posterior import LEFT_OUT, MOST_SIZES, MixturePosterior, tabulated_prior
+from lvsearch.fitted.mixture_posterior import LEFT_OUT, MixturePosterior, largest_tabulated, tabulated_prior
 from lvsearch.inference.allocation_chains import (
     AllocationChain,
     allocation_chain,
@@ -31,7 +32,7 @@ from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.logspace import log_sum
 from lvsearch.sizing.posterior import format_probability
 from lvsearch.sizing.sizes import Size, SizePrior
-from lvsearch.sizing.words import sizes_in_words
+from lvsearch.sizing.words import size_text, sizes_in_words
 
 PARTITIONS = "partitions"
 """The value of `SearchSettings.evidence` for a search by chains over partitions."""
@@ -44,11 +45,12 @@ CHAINS_KEY = 0xC4A1
 
 
 class AllocationEvaluator(ModelEvaluator):
-    """An evaluator that compares all sizes of a mixture of rows, or of features of rows, by MCMC over allocations.
+    """An evaluator that compares all sizes of a model by MCMC over allocations of the rows.
 
     The most probable sizes are also fitted by mean field, for labels, means and predictions.
 
-    model, data: a mixture of rows whose parameters are integrated out or features of rows, and the rows.
+    model, data: a model that has such chains (`has_allocation_chain`), such as a mixture of rows whose parameters are
+        integrated out, and the rows.
     seed: decides every random number.
     chunks: the limits on memory that decide into what chunks data are cut; None chooses them.
     mesh: must be None, because the chains run on one device.
@@ -62,8 +64,8 @@ class AllocationEvaluator(ModelEvaluator):
         if not has_allocation_chain(model):
             raise ValueError(
                 f'got evidence="{PARTITIONS}" for {model.describe()}, expected lv.models.FiniteMixture(…), '
-                "TiedMixture(…) or IndependentNormalMixture(…) whose parameters have a prior, or IBP(…): "
-                'take evidence="annealed"'
+                "TiedMixture(…) or IndependentNormalMixture(…) whose parameters have a prior, LatentBlockModel(…) or "
+                'IBP(…): take evidence="annealed"'
             )
         if mesh is not None:
             raise ValueError(f'got a mesh with evidence="{PARTITIONS}", expected none: take evidence="annealed"')
@@ -88,7 +90,9 @@ class AllocationEvaluator(ModelEvaluator):
         max_size: the largest size, used where chains begin; None for no limit.
         """
         if progress is None:
-            log_prior = tabulated_prior(prior, None if max_size is None else max_size[0])
+            most = largest_tabulated(prior.dimension)
+            largest = None if max_size is None else tuple(min(number, most) for number in max_size)
+            log_prior = tabulated_prior(prior, largest, prior.dimension)
         else:
             log_prior = progress.log_prior
         own = cache(partial(allocation_chain, self.base_model, self.data, log_prior))
@@ -115,7 +119,7 @@ class AllocationEvaluator(ModelEvaluator):
             return None
         trace = progress.run.trace()
         found = MixturePosterior.from_trace(trace, progress.log_prior, PRECISION, self.base_model)
-        log_prior = supported_sizes(lambda size: prior.log_pmf((size,)), len(progress.log_prior))
+        log_prior = supported_sizes(lambda *size: prior.log_pmf(size), *progress.log_prior.shape)
         return found.under(log_prior, trace)
 
     def require_known(self, progress: AllocationProgress, prior: SizePrior, max_size: Size | None) -> None:
@@ -128,16 +132,17 @@ class AllocationEvaluator(ModelEvaluator):
         prior: the new prior over sizes.
         max_size: the largest size that is allowed; None for no limit.
         """
-        largest = MOST_SIZES if max_size is None else max_size[0]
-        drawn_under = np.exp(progress.log_prior[:largest])
-        excluded = [(place + 1,) for place in np.flatnonzero(drawn_under == 0).tolist()]
-        beyond = prior.log_box((len(drawn_under) + 1,), (largest + 1,))
-        allowed = prior.log_box((1,), (largest + 1,))
+        dimension, most = prior.dimension, largest_tabulated(prior.dimension)
+        largest = (most,) * dimension if max_size is None else tuple(min(number, most) for number in max_size)
+        drawn_under = np.exp(progress.log_prior[tuple(map(slice, largest))])
+        excluded = [tuple(place + 1 for place in places) for places in np.argwhere(drawn_under == 0).tolist()]
+        allowed = prior.log_box((1,) * dimension, tuple(number + 1 for number in largest))
+        beyond = _log_mass_beyond(prior, drawn_under.shape, largest)
         never_seen = log_sum([beyond, *(prior.log_pmf(size) for size in excluded)])
         lost = min(1.0, float(np.exp(never_seen - allowed))) if allowed > -np.inf else 0.0
         if lost > LEFT_OUT:
             listed = sizes_in_words([size for size in excluded if prior.log_pmf(size) > -np.inf])
-            above = f"those above {len(drawn_under)}" if beyond > -np.inf else ""
+            above = f"those above {size_text(drawn_under.shape)}" if beyond > -np.inf else ""
             raise ValueError(
                 f"got a prior that gives {format_probability(lost)} to sizes that the chains never saw "
                 f"({' and '.join(part for part in (listed, above) if part)}): the prior of the search excluded them. "
@@ -169,12 +174,26 @@ class AllocationEvaluator(ModelEvaluator):
         """
         found = None if progress is None else self.posterior(progress, prior)
         if not visits:  # every search begins with one component: its fit is the witness of all others
-            return (1,)
+            return (1,) * prior.dimension
         if found is None:
             return None
         chances = found.size_chances
-        allowed = chances if max_size is None else chances[: max_size[0]]
-        order = np.argsort(-allowed, kind="stable")[: max(1, keep)]
-        worth = [int(place) for place in order if place == order[0] or chances[place] >= WORTH_A_FIT]
+        allowed = chances if max_size is None else chances[tuple(map(slice, max_size))]
+        order = np.argsort(-allowed, axis=None, kind="stable")[: max(1, keep)]
+        worth = [place for place in order if place == order[0] or allowed.flat[place] >= WORTH_A_FIT]
+        sizes = [tuple(int(each) + 1 for each in np.unravel_index(place, allowed.shape)) for place in worth]
         fitted = {visit.size for visit in visits}
-        return next(((place + 1,) for place in worth if (place + 1,) not in fitted), None)
+        return next((size for size in sizes if size not in fitted), None)
+
+
+def _log_mass_beyond(prior: SizePrior, seen: Size, largest: Size) -> float:
+    """Return the log of the prior probability of the sizes up to `largest` that are above `seen` in some size variable.
+
+    They are a sum of boxes, one for each variable: sizes above `seen` in it, and up to `seen` in those before it.
+    """
+    boxes = []
+    for variable in range(prior.dimension):
+        lower = tuple(seen[variable] + 1 if each == variable else 1 for each in range(prior.dimension))
+        upper = tuple((seen if each < variable else largest)[each] + 1 for each in range(prior.dimension))
+        boxes.append(prior.log_box(lower, upper))
+    return log_sum(boxes)

@@ -34,11 +34,11 @@ class AllocationProgress:
     | field | meaning |
     |---|---|
     | `run` | the states of the chains and their recorded draws |
-    | `log_prior` | log p(K) of K = 1, 2, … components, nats, (size,) |
+    | `log_prior` | log p(K) of K = 1, 2, … components, nats, (size,); (size, size) for two size variables |
     """
 
     run: AllocationRun
-    log_prior: Float64[np.ndarray, " size"]
+    log_prior: Float64[np.ndarray, "*size"]
 
 
 @runtime_checkable

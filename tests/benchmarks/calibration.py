@@ -14,8 +14,8 @@ Every set is a line of the file, written as it comes, so a run can be cut off an
 | confident errors | sizes with a probability above .95 that are not the truth, as a share of those above .95 | ≤ 5 % |
 | log p(truth) | mean log probability of the true size, nats | as of exact evidence |
 
---beside bound: the same with the mean-field bound in the evidence's place. --beside annealed: mixtures of rows, which
-are searched by chains over partitions, size by size. --planted N: the report of answers in which
+--beside bound: the same with the mean-field bound in the evidence's place. --beside annealed: mixtures of rows and
+block models, which are searched by chains over partitions, size by size. --planted N: the report of answers in which
 every component is worth N nats more than it is, which must fail.
 """
 

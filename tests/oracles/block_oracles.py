@@ -1,9 +1,11 @@
 """Latent block models by enumeration: all labellings of rows and columns, blocks integrated in closed form."""
 
 from collections.abc import Callable
+from functools import cache
 from itertools import product
 
 import numpy as np
+import partition_oracles
 from scipy.special import betaln, gammaln, logsumexp
 
 Marginal = Callable[[np.ndarray], float]
@@ -79,3 +81,36 @@ def log_evidence(
 ) -> float:
     """log p(values | size), nats."""
     return float(logsumexp(list(log_joints(values, size, marginal, concentrations).values())))
+
+
+def posterior_of_sizes(
+    values: np.ndarray, marginal: Marginal, log_prior: np.ndarray, concentrations: tuple[float, float]
+) -> tuple[np.ndarray, np.ndarray]:
+    """(p(K, L | values), p(occupied row clusters, occupied column clusters | values)), by all pairs of partitions.
+
+    log_prior: log p(K, L) of K = 1, 2, … row clusters and L = 1, 2, … column clusters.
+    """
+
+    @cache
+    def block(rows: tuple[int, ...], columns: tuple[int, ...]) -> float:
+        cells = values[np.ix_(rows, columns)]
+        return marginal(cells[~np.isnan(cells)])
+
+    sizes, occupied = np.full(log_prior.shape, -np.inf), np.full(values.shape, -np.inf)
+    of_rows, of_columns = (
+        {
+            labels: np.array([partition_oracles.log_finite_prior(labels, size, a) for size in range(1, most + 1)])
+            for labels in partition_oracles.partitions(number)
+        }
+        for number, most, a in zip(values.shape, log_prior.shape, concentrations, strict=True)
+    )
+    for (z, log_z), (w, log_w) in product(of_rows.items(), of_columns.items()):
+        rows, columns = (
+            [tuple(np.flatnonzero(np.array(labels) == part).tolist()) for part in range(max(labels) + 1)]
+            for labels in (z, w)
+        )
+        weight = log_prior + log_z[:, None] + log_w + sum(block(*pair) for pair in product(rows, columns))
+        sizes = np.logaddexp(sizes, weight)
+        parts = len(rows) - 1, len(columns) - 1
+        occupied[parts] = np.logaddexp(occupied[parts], logsumexp(weight))
+    return np.exp(sizes - logsumexp(sizes)), np.exp(occupied - logsumexp(occupied))
