@@ -101,6 +101,7 @@ class AnnealingKit(NamedTuple):
     | `second_path_beyond` | (nats between both directions) × (temperatures) beyond which a second path is annealed |
     | `first_steps` | chain, number of temperatures by default -> that of the cheapest annealing of this chain |
     | `in_small_steps` | True if a sweep takes thousands of small steps in turn, which a CPU does faster than a GPU |
+    | `in_threads_of_their_own` | True if a CPU runs each half in one thread, by a program that compiles sooner |
 
     A path around the best particle is shorter, but stays in one labelling and one mode. `states` are the ends of the
     first path's forward annealing: particles of each of its two independent halves, or of the one run if it ran forward
@@ -115,6 +116,7 @@ class AnnealingKit(NamedTuple):
     second_path_beyond: float
     first_steps: Callable[[Any, int], int]
     in_small_steps: bool
+    in_threads_of_their_own: bool
 
 
 class StatesKit(NamedTuple):
@@ -186,6 +188,7 @@ PLAIN = AnnealingKit(
     second_path_beyond=FAR,
     first_steps=default_steps,
     in_small_steps=False,
+    in_threads_of_their_own=False,
 )
 """The record of a chain whose own path, along temperatures, is all that it offers."""
 NOT_READ = StatesKit(no_recorder, no_latents_reader, no_true_state)
@@ -220,7 +223,7 @@ BUILT_IN_KITS: dict[type, ChainKit] = {
     ),
     PoissonFactorizationChain: ChainKit(PLAIN, StatesKit(factor_recorder, no_reader_needed, true_factor_state)),
     AnchoredFactorization: ChainKit(
-        PLAIN._replace(first_steps=first_steps_around_fit), NOT_READ._replace(true_state=true_factor_state_near_fit)
+        PLAIN._replace(first_steps=first_steps_around_fit, in_threads_of_their_own=True), NOT_READ._replace(true_state=true_factor_state_near_fit)
     ),
     # documents
     CollapsedTopics: ChainKit(
