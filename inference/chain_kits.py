@@ -223,7 +223,8 @@ BUILT_IN_KITS: dict[type, ChainKit] = {
     ),
     PoissonFactorizationChain: ChainKit(PLAIN, StatesKit(factor_recorder, no_reader_needed, true_factor_state)),
     AnchoredFactorization: ChainKit(
-        PLAIN._replace(first_steps=first_steps_around_fit, in_threads_of_their_own=True), NOT_READ._replace(true_state=true_factor_state_near_fit)
+        PLAIN._replace(first_steps=first_steps_around_fit, in_threads_of_their_own=True),
+        NOT_READ._replace(true_state=true_factor_state_near_fit),
     ),
     # documents
     CollapsedTopics: ChainKit(

@@ -340,9 +340,7 @@ def both_ways(
         if chain_kit(chain).annealing.along_data(chain):
             return _along_data(chain, key_forward, key_backward, work, truth)
         alone = chain_kit(chain).annealing.in_threads_of_their_own
-        there = forward(
-            chain, key_forward, temperatures, islands=work.islands, particles=work.particles, alone=alone
-        )
+        there = forward(chain, key_forward, temperatures, islands=work.islands, particles=work.particles, alone=alone)
         begin = there.state if truth is None else truth
         back = backward(chain, key_backward, begin, temperatures, islands=work.islands, alone=alone)
         moved = there.moved and (back.moved or bool(there.profile.deviation[0] <= CONSTANT))

@@ -23,6 +23,7 @@ q is around one labelling, which `label_scores` corrects for. It is also around 
 not visit are not counted.
 """
 
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -141,7 +142,10 @@ class AnchoredFactorization(AnnealingChain):
         q, sides = self.start, [(n, self.capacity) for n in self.counts.shape]
         # all Gammas of a particle in one array: a program with several samplers takes that much longer to compile
         shapes = [
-            *(jnp.broadcast_to(each, side).ravel() for each, side in zip((q.intensities, q.factors), sides, strict=True)),
+            *(
+                jnp.broadcast_to(each, side).ravel()
+                for each, side in zip((q.intensities, q.factors), sides, strict=True)
+            ),
             jnp.asarray(q.noise).reshape(1),
         ]
         flat = log_gamma_draws(key, jnp.broadcast_to(jnp.concatenate(shapes), (particles, sum(map(len, shapes)))))
@@ -446,14 +450,7 @@ def _refine_q(chain: AnchoredFactorization, counts: CountMatrix, state: NearStat
     key, before = jax.random.key(int(chain.size)), -np.inf
     states = [jax.tree.map(lambda leaf, at=at: leaf[at : at + 1], state) for at in range(FACTORS_RUN.particles)]
     for number in range(MOST_ROUNDS):
-
-        def run(particle: int, number: int = number, chain: AnchoredFactorization = chain) -> RunMoments:
-            """Return the averages over this round of one particle, in host arrays."""
-            with jax.enable_x64(True):
-                key_run = jax.random.fold_in(jax.random.fold_in(key, number), particle)
-                return jax.tree.map(np.asarray, _average_run(chain, key_run, states[particle]))
-
-        found = in_processes(run, FACTORS_RUN.particles)
+        found = in_processes(partial(_run_alone, chain, jax.random.fold_in(key, number), states), len(states))
         states = [each.state for each in found]
         logs, values, level = jax.tree.map(lambda *each: np.mean(each, axis=0), *(each[:3] for each in found))
         # of the mean over particles, which are independent
@@ -470,6 +467,12 @@ def _refine_q(chain: AnchoredFactorization, counts: CountMatrix, state: NearStat
             break
         before = level[0]
     return chain
+
+
+def _run_alone(chain: AnchoredFactorization, key: Key[Array, ""], states: list[NearState], number: int) -> "RunMoments":
+    """Return the averages over a run of particle number `number` in the calling thread, in host arrays."""
+    with jax.enable_x64(True):
+        return jax.tree.map(np.asarray, _average_run(chain, jax.random.fold_in(key, number), states[number]))
 
 
 def _with_log_constant(gammas: Shapes, lines: tuple[int, int], size: int, capacity: int) -> Shapes:

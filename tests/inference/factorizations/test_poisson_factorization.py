@@ -43,7 +43,7 @@ from lvsearch.inference.factorizations.kernel import (
     Gammas,
     most_probable_noise,
 )
-from lvsearch.inference.factorizations.moves import FAINT, MatrixLines, Position
+from lvsearch.inference.factorizations.moves import FAINT, MatrixLines
 from lvsearch.models.families import GammaStatistics
 from lvsearch.models.units import Row
 
@@ -371,8 +371,8 @@ def test_entries_too_small_for_counts_to_tell_are_drawn_from_the_tail(count: int
         @jax.jit
         def move(lines: MatrixLines, key: jax.Array, here: jax.Array) -> jax.Array:
             redrawn, accept = jax.random.uniform(key, (2, 1, n, 1))
-            at = Position(here, lines._mean(lines._values(here)))
-            return lines._redraw_faint(redrawn, accept[..., 0], at).log_value
+            at = lines.position(here)
+            return lines._accept(accept[..., 0], at, *lines._redraw_faint(redrawn, lines._faint_limit(), at)).log_value
 
         value = gamma.rvs(shape + count, scale=1 / (rate + 1), size=(1, n, 1), random_state=np.random.default_rng(0))
         here = jnp.log(jnp.asarray(value))
