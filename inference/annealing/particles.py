@@ -115,7 +115,8 @@ def forward(
     key_init, key_path, key_end = split_key(key, 3)
     with jax.enable_x64(True):
         if begin is None:
-            begin = draw_from_q(chain, key_init, particles=islands * particles)
+            draw = _draw_soon if alone else draw_from_q
+            begin = draw(chain, key_init, particles=islands * particles)
         population = start_population(begin, islands, particles)
         before = np.concatenate([[0.0], temperatures])
         population, profile, moved = move_along(
@@ -203,7 +204,8 @@ def pilot(
     """
     key_init, key_path = split_key(key)
     with jax.enable_x64(True):
-        population = start_population(draw_from_q(chain, key_init, particles=islands * particles), islands, particles)
+        draw = _draw_soon if alone else draw_from_q
+        population = start_population(draw(chain, key_init, particles=islands * particles), islands, particles)
         ratio = np.asarray(_log_ratio(chain, population.state))
         t, visited = 0.0, []
         while t < 1.0 and len(visited) < most:
@@ -438,6 +440,11 @@ def draw_from_q(chain: Chain, key: Array, *, particles: int) -> State:
     The program is compiled with full effort, because arguments are small and some chains sweep in order to draw.
     """
     return chain.init(key, particles)
+
+
+_draw_soon = kernel(static_argnames=("particles",), once=True)(
+    lambda chain, key, *, particles: chain.init(key, particles)
+)
 
 
 @kernel()

@@ -34,6 +34,13 @@ from lvsearch.inference.evidence import (
 from lvsearch.inference.evidence.poisson_factorization import FactorState
 from lvsearch.inference.evidence.simulation import pack_simulated
 from lvsearch.inference.factorizations.anchored import AnchoredFactorization, NearState, near_fit
+from lvsearch.inference.factorizations.estimator import (
+    LOOK,
+    PRUNED_SWEEPS,
+    FactorizationEstimator,
+    FactorizationState,
+    priors_of,
+)
 from lvsearch.inference.factorizations.kernel import (
     FURTHEST,
     HIGHEST,
@@ -41,9 +48,11 @@ from lvsearch.inference.factorizations.kernel import (
     CountMatrix,
     Fitted,
     Gammas,
+    bound,
     most_probable_noise,
+    sweep,
 )
-from lvsearch.inference.factorizations.moves import FAINT, MatrixLines
+from lvsearch.inference.factorizations.moves import FAINT, MatrixLines, log_cells, log_cells_change_of_noise
 from lvsearch.models.families import GammaStatistics
 from lvsearch.models.units import Row
 
@@ -430,6 +439,24 @@ def test_true_latents_of_many_counts_begin_backward_paths_above_forward_ones():
     assert back.log_evidence.mean() - there.log_evidence.mean() < 40
 
 
+def test_cells_change_with_the_noise_as_their_log_probabilities_do():
+    """In float32 too, where a small change of the shape changes large sums little."""
+    rng = np.random.default_rng(0)
+    x, mean = rng.poisson(3_000.0, (50, 20)).astype(float), rng.gamma(3.0, 1_000.0, (2, 50, 20))
+    seen = (rng.random(x.shape) < 0.9).astype(float)
+    before = np.array([20.0, 5.0])[:, None, None]
+    after = before * np.array([1.0001, 2.0])[:, None, None]
+    with jax.enable_x64(True):
+        # `log_cells` leaves out x log r, which no mean decides
+        expected = log_cells(*map(jnp.asarray, (x, seen, after, mean))) - log_cells(
+            *map(jnp.asarray, (x, seen, before, mean))
+        )
+        change = log_cells_change_of_noise(*map(jnp.asarray, (x, seen, before, after, mean)))
+        np.testing.assert_allclose(change, expected, atol=1e-8)
+        single = (jnp.asarray(each, jnp.float32) for each in (x, seen, before, after, mean))
+        np.testing.assert_allclose(log_cells_change_of_noise(*single), expected, rtol=5e-3, atol=1e-4)
+
+
 # ── the kernel ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -455,6 +482,52 @@ def test_the_kernel_is_the_generic_engine():
     )
     generic = exact_bound(MODEL, data, estimate.natural, MeanField(beliefs, locals_, (), True), size, capacity)
     assert estimate.log_lower == pytest.approx(generic, abs=1e-4)
+
+
+@cache
+def ascent_of_planted(n_factors: int) -> tuple[FactorizationEstimator, FactorizationState]:
+    """The estimator of the planted counts, with noise, and the end of one short ascent with so many factors."""
+    fitting = FactorizationEstimator(lv.models.PoissonFactorization(noise_shape=5.0), planted()[0].dataset())
+    begin = fitting._random_factors(n_factors, np.random.default_rng(0))
+    return fitting, fitting._short_ascent(priors_of(fitting.model, n_factors), fitting.counts, begin)
+
+
+def test_several_sweeps_are_one_sweep_several_times():
+    fitting, ascent = ascent_of_planted(4)
+    priors, one_by_one = priors_of(fitting.model, 4), ascent.fitted
+    for _ in range(5):
+        one_by_one = sweep(ascent.counts, priors, one_by_one)
+    for found, expected in zip(
+        jax.tree.leaves(sweep(ascent.counts, priors, ascent.fitted, 5)), jax.tree.leaves(one_by_one), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_leaps_lie_on_the_line_from_before_and_climbs_end_as_high_with_fewer_sweeps():
+    fitting, ascent = ascent_of_planted(5)
+    priors = priors_of(fitting.model, 5)
+    later = ascent.after_sweeps(priors, LOOK)
+    leapt = later.leapt_on(ascent, 2.0)
+    ends = (jax.tree.leaves(each.fitted) for each in (ascent, later, leapt))
+    for old, new, far in zip(*ends, strict=True):
+        np.testing.assert_allclose(np.log(far / new), np.clip(2 * np.log(new / old), -3.0, 3.0), atol=1e-9)
+    climbed = fitting._climb(priors, ascent, 1e-7)
+    plain = ascent.after_sweeps(priors, 2 * (climbed.sweeps - ascent.sweeps))
+    assert fitting._value(priors, climbed) > bound(plain.counts, priors, plain.fitted) - 0.1
+
+
+def test_the_factor_that_is_left_out_is_the_one_that_is_missed_least():
+    """Though not every factor is tried again after the first was left out."""
+    fitting, ascent = ascent_of_planted(6)
+    kept = ascent
+    for size in (5, 4, 3):
+        priors = priors_of(fitting.model, size)
+        without = [kept.without_factor(k).after_sweeps(priors, PRUNED_SWEEPS) for k in range(size + 1)]
+        best = max(without, key=lambda each, priors=priors: fitting._value(priors, each))
+        kept = fitting._refresh(priors, fitting._run_sweeps(priors, best, fitting.settings.pruning_sweeps))
+    found = fitting._drop_factors(ascent, 3)
+    priors = priors_of(fitting.model, 3)
+    assert fitting._value(priors, found) == pytest.approx(fitting._value(priors, kept), abs=1e-6)
 
 
 @pytest.mark.slow
