@@ -102,6 +102,7 @@ class AnnealingKit(NamedTuple):
     | `first_steps` | chain, number of temperatures by default -> that of the cheapest annealing of this chain |
     | `in_small_steps` | True if a sweep takes thousands of small steps in turn, which a CPU does faster than a GPU |
     | `in_threads_of_their_own` | True if a CPU runs each half in one thread, by a program that compiles sooner |
+    | `hysteresis_share` | share of the nats between both directions that is a standard error; None: the usual one |
 
     A path around the best particle is shorter, but stays in one labelling and one mode. `states` are the ends of the
     first path's forward annealing: particles of each of its two independent halves, or of the one run if it ran forward
@@ -117,6 +118,7 @@ class AnnealingKit(NamedTuple):
     first_steps: Callable[[Any, int], int]
     in_small_steps: bool
     in_threads_of_their_own: bool
+    hysteresis_share: float | None
 
 
 class StatesKit(NamedTuple):
@@ -189,6 +191,7 @@ PLAIN = AnnealingKit(
     first_steps=default_steps,
     in_small_steps=False,
     in_threads_of_their_own=False,
+    hysteresis_share=None,
 )
 """The record of a chain whose own path, along temperatures, is all that it offers."""
 NOT_READ = StatesKit(no_recorder, no_latents_reader, no_true_state)

@@ -140,7 +140,8 @@ def _bracket_truth(
     work = longest._replace(steps=2 * longest.steps)
     ends = anneal_simulated(chain, key, simulated, work)
     forward, backward = tuple(ends.forward.tolist()), tuple(ends.backward.tolist())
-    return Bracket(forward, backward, work.steps, work.islands * work.particles, ends.anchor_error)
+    n_particles = work.islands * work.particles
+    return Bracket(forward, backward, work.steps, n_particles, ends.anchor_error, ends.hysteresis_share)
 
 
 def _audit_row(found: Findings, size: Size, bracket: Bracket) -> AuditRow:

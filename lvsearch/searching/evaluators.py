@@ -77,6 +77,7 @@ def brackets_of(found: Sequence[TwoSided], work: Effort) -> tuple[Bracket, ...]:
             work.steps,
             work.islands * work.particles,
             ends.anchor_error,
+            ends.hysteresis_share,
         )
         for ends in found
     )
