@@ -88,7 +88,6 @@ class TwoSided(NamedTuple):
     | `forward`, `backward` | estimates of each direction, (island,): one for each particle group |
     | `anchor_error` | see `Anchor.error`; None where q covers all labellings |
     | `moved` | whether states changed on all paths (`Annealed.moved`); if not, the numbers mean nothing |
-    | `hysteresis_share` | see `AnnealingKit` |
 
     Forward estimates are low on average, backward ones high.
     """
@@ -97,7 +96,6 @@ class TwoSided(NamedTuple):
     backward: Float64[np.ndarray, " island"]
     anchor_error: float | None
     moved: bool = True
-    hysteresis_share: float | None = None
 
 
 def evidence_chain(model: Model, data: Dataset, size: tuple[int, ...], estimate: Estimate | None) -> Chain:
@@ -350,8 +348,7 @@ def both_ways(
 
     ends, states = zip(*in_processes(half, HALVES), strict=True)
     there, back = (np.concatenate([end[way] for end in ends]) for way in (0, 1))
-    share = chain_kit(chain).annealing.hysteresis_share
-    return TwoSided(there, back, ends[0].anchor_error, all(end.moved for end in ends), share), states
+    return TwoSided(there, back, ends[0].anchor_error, all(end.moved for end in ends)), states
 
 
 def _along_data(

@@ -325,7 +325,7 @@ class AnchoredFactorization(AnnealingChain):
         of_cells = log_cells_change_of_noise(x, seen, before, after, mean).sum((1, 2))
         of_shapes = log_density(jnp.stack([state.log_noise, proposed]))
         gain = temperature * of_cells + of_shapes[1] - of_shapes[0]
-        accepted = jnp.log1p(-draws.uniform) < gain
+        accepted = jnp.log(draws.uniform) < gain
         return state._replace(log_noise=jnp.where(accepted, proposed, state.log_noise))
 
     def _rescale(self, draws: ScaleDraws, state: NearState, tempered: Shapes) -> NearState:

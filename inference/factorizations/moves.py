@@ -51,7 +51,7 @@ def scale_step(
 
     proposed = mode + draws.normal / jnp.sqrt(curvature)
     gain = log_density(proposed) - log_density(jnp.zeros_like(mode))
-    return jnp.where(jnp.log1p(-draws.uniform) < gain, proposed, 0.0)
+    return jnp.where(jnp.log(draws.uniform) < gain, proposed, 0.0)
 
 
 LEAPS = 5
@@ -100,7 +100,8 @@ class SweepDraws(NamedTuple):
 def sweep_draws(key: Key[Array, ""], particles: int, lines: tuple[int, int], factors: int, dtype: Any) -> SweepDraws:
     """Draw all random numbers of one sweep by two calls of the generator.
 
-    A program with a call for each of the 18 arrays takes three times as long to compile.
+    A program with a call for each of the 18 arrays takes three times as long to compile. Uniform numbers are above 0
+    and at most 1: float32 would draw a 0, by which anything is accepted, once in ten million times.
 
     lines: the numbers of rows and of columns.
     factors: the number of factors that arrays have room for.
@@ -124,7 +125,9 @@ def sweep_draws(key: Key[Array, ""], particles: int, lines: tuple[int, int], fac
         return cut(sampler(key, (sum(map(math.prod, shapes)),), dtype), shapes)
 
     normal = draw(jax.random.normal, key_normal, [*wide, *jumps, scales, noise])
-    uniform = draw(jax.random.uniform, key_uniform, [*lengths, *jumps, *wide, *accept, scales, noise])
+    uniform = draw(
+        lambda *args: 1 - jax.random.uniform(*args), key_uniform, [*lengths, *jumps, *wide, *accept, scales, noise]
+    )
     of_rows, of_columns = (LineDraws(*normal[side:4:2], *uniform[side:8:2]) for side in (0, 1))
     return SweepDraws(of_rows, of_columns, *(ScaleDraws(*each) for each in zip(normal[4:], uniform[8:], strict=True)))
 
@@ -228,7 +231,7 @@ class MatrixLines(NamedTuple):
             (particle, line), nats).
         """
         faint = self.exists & (here.log_value < limit)
-        candidate = jnp.where(faint, limit + jnp.log1p(-redrawn) / self.shape, here.log_value)
+        candidate = jnp.where(faint, limit + jnp.log(redrawn) / self.shape, here.log_value)
         change = (candidate - here.log_value).astype(self.x.dtype)
         return candidate, -jnp.where(faint, self.shape * change, 0.0).sum(2)
 
@@ -276,7 +279,7 @@ class MatrixLines(NamedTuple):
     def _accept(self, uniform: Array, here: Position, candidate: Array, energy: Array) -> Position:
         """Return the position after each line accepted or rejected a proposal by Metropolis' rule.
 
-        uniform: a uniform random number for each line, below 1.
+        uniform: a uniform random number for each line, above 0.
         here: the current position.
         candidate: the proposed log values.
         energy: the kinetic energy lost, or the log proposal density of the current values minus that of the proposed,
@@ -288,8 +291,7 @@ class MatrixLines(NamedTuple):
         change = self._mean(more)
         cells = log_cells_change(self.x, self.seen, self.noise_shape, here.mean, change).sum(2)
         gammas = jnp.where(self.exists, self.shape * step - self.rate * more, 0.0).sum(2)
-        # 1 − uniform is never 0, of which float32 would make an acceptance of anything once in ten million draws
-        accepted = (jnp.log1p(-uniform) < self.temperature * cells + gammas + energy)[..., None]
+        accepted = (jnp.log(uniform) < self.temperature * cells + gammas + energy)[..., None]
         return Position(
             jnp.where(accepted, candidate, here.log_value),
             jnp.where(accepted, value, here.value),
