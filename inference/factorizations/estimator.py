@@ -56,10 +56,6 @@ SHARP, FIRST_FOLDS = 100.0, 5
 """The shape of the Gammas of the factors at a start, and how often intensities are updated before the factors move."""
 LOOK = 10
 """The number of sweeps between two evaluations of the bound."""
-FIRST_STRIDE, FARTHEST = 1.0, 3.0
-"""How far an ascent first leaps on, in multiples of the way of its last `LOOK` sweeps, which is the shortest leap; and
-the largest change of the logarithm of a shape or rate in a leap.
-"""
 FRESH_UPDATES, FRESH_SWEEPS = 30, 10
 """The number of updates of a row or column that is fitted anew, and the number of sweeps of all after that."""
 MOST_ROUNDS = 6
@@ -200,20 +196,15 @@ class FactorizationEstimator(BaseEstimator):
     def _climb(self, priors: Priors, ascent: "FactorizationState", tolerance: float) -> "FactorizationState":
         """Continue an ascent until a sweep gains less than `tolerance` times the bound, on average over `LOOK` sweeps.
 
-        Sweeps creep along ridges of the bound. So after every `LOOK` sweeps the ascent leaps on in their direction,
-        twice as far after each leap that raised the bound, half as far after each that did not and is taken back.
-
         ascent: the state of the ascent so far.
         """
-        last, stride = self._value(priors, ascent), FIRST_STRIDE
+        last = self._value(priors, ascent)
         for _ in range(self.settings.sweeps // LOOK):
-            before, ascent = ascent, self._run_sweeps(priors, ascent, LOOK)
+            ascent = self._run_sweeps(priors, ascent, LOOK)
             now = self._value(priors, ascent)
             if now - last < LOOK * tolerance * abs(now):
                 break
-            leapt = ascent.leapt_on(before, stride)
-            last = max(now, self._value(priors, leapt))
-            ascent, stride = (leapt, 2 * stride) if last > now else (ascent, max(FIRST_STRIDE, stride / 2))
+            last = now
         return ascent
 
     def _best_of_climbs(self, priors: Priors, climbed: list["FactorizationState"]) -> "FactorizationState":
@@ -342,22 +333,6 @@ class FactorizationState(NamedTuple):
     def after_sweeps(self, priors: Priors, sweeps: int) -> "FactorizationState":
         """Return the state after more mean-field sweeps, with the shape of the noise unchanged."""
         return self._replace(fitted=sweep(self.counts, priors, self.fitted, sweeps), sweeps=self.sweeps + sweeps)
-
-    def leapt_on(self, before: "FactorizationState", stride: float) -> "FactorizationState":
-        """Return the state beyond this one, on the straight line from an earlier one through it.
-
-        The line is straight in the logarithms of the shapes and rates of q.
-
-        before: the earlier state.
-        stride: how far beyond, in multiples of the distance between both.
-        """
-
-        def beyond(new: np.ndarray, old: np.ndarray) -> np.ndarray:
-            """Return what lies beyond `new` on the line from `old`."""
-            return new * np.exp(np.clip(stride * np.log(new / old), -FARTHEST, FARTHEST))
-
-        tables = zip(self.fitted, before.fitted, strict=True)
-        return self._replace(fitted=Fitted(*(Gammas(*map(beyond, *table)) for table in tables)))
 
     def with_lines_fitted_anew(self, priors: Priors) -> "FactorizationState":
         """Return the state in which each row, and then each column, is fitted anew from an even start where that raises

@@ -35,7 +35,6 @@ from lvsearch.inference.evidence.poisson_factorization import FactorState
 from lvsearch.inference.evidence.simulation import pack_simulated
 from lvsearch.inference.factorizations.anchored import AnchoredFactorization, NearState, near_fit
 from lvsearch.inference.factorizations.estimator import (
-    LOOK,
     PRUNED_SWEEPS,
     FactorizationEstimator,
     FactorizationState,
@@ -48,7 +47,6 @@ from lvsearch.inference.factorizations.kernel import (
     CountMatrix,
     Fitted,
     Gammas,
-    bound,
     most_probable_noise,
     sweep,
 )
@@ -501,19 +499,6 @@ def test_several_sweeps_are_one_sweep_several_times():
         jax.tree.leaves(sweep(ascent.counts, priors, ascent.fitted, 5)), jax.tree.leaves(one_by_one), strict=True
     ):
         np.testing.assert_allclose(found, expected, rtol=1e-9)
-
-
-def test_leaps_lie_on_the_line_from_before_and_climbs_end_as_high_with_fewer_sweeps():
-    fitting, ascent = ascent_of_planted(5)
-    priors = priors_of(fitting.model, 5)
-    later = ascent.after_sweeps(priors, LOOK)
-    leapt = later.leapt_on(ascent, 2.0)
-    ends = (jax.tree.leaves(each.fitted) for each in (ascent, later, leapt))
-    for old, new, far in zip(*ends, strict=True):
-        np.testing.assert_allclose(np.log(far / new), np.clip(2 * np.log(new / old), -3.0, 3.0), atol=1e-9)
-    climbed = fitting._climb(priors, ascent, 1e-7)
-    plain = ascent.after_sweeps(priors, 2 * (climbed.sweeps - ascent.sweeps))
-    assert fitting._value(priors, climbed) > bound(plain.counts, priors, plain.fitted) - 0.1
 
 
 def test_the_factor_that_is_left_out_is_the_one_that_is_missed_least():
