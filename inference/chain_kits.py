@@ -64,7 +64,7 @@ from lvsearch.inference.factor_analyzers.row_by_row import (
     scored_rows_in_turn,
     true_state_of_factor_analyzers,
 )
-from lvsearch.inference.factorizations.anchored import AnchoredFactorization, first_steps_around_fit
+from lvsearch.inference.factorizations.anchored import SHARE_AROUND_FIT, AnchoredFactorization, first_steps_around_fit
 from lvsearch.inference.full_covariances.chain import labels_chain_of_full_covariances, labels_chain_of_students
 from lvsearch.inference.kits import CHAIN_KITS, CHAINS_OF_COMPONENTS
 from lvsearch.inference.sampling.parameters import LatentsReader, no_reader_needed
@@ -226,7 +226,9 @@ BUILT_IN_KITS: dict[type, ChainKit] = {
     ),
     PoissonFactorizationChain: ChainKit(PLAIN, StatesKit(factor_recorder, no_reader_needed, true_factor_state)),
     AnchoredFactorization: ChainKit(
-        PLAIN._replace(first_steps=first_steps_around_fit, in_threads_of_their_own=True),
+        PLAIN._replace(
+            first_steps=first_steps_around_fit, in_threads_of_their_own=True, hysteresis_share=SHARE_AROUND_FIT
+        ),
         NOT_READ._replace(true_state=true_factor_state_near_fit),
     ),
     # documents

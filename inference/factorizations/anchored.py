@@ -65,6 +65,9 @@ sweep takes little time beside the fit. On 100 × 96 counts of 8 factors the for
 nats apart with 72 temperatures.
 """
 
+SHARE_AROUND_FIT = 0.5
+"""The share of the nats between the forward and the backward estimate that counts as standard error, around a fit."""
+
 
 class NearState(NamedTuple):
     """The state of the particles: logarithms of intensities and factors, with particles on the first axis.
