@@ -65,7 +65,7 @@ sweep takes little time beside the fit. On 100 × 96 counts of 8 factors the for
 nats apart with 72 temperatures.
 """
 
-SHARE_AROUND_FIT = 0.5
+SHARE_AROUND_FIT = 0.4
 """The share of the nats between the forward and the backward estimate that counts as standard error, around a fit."""
 
 
