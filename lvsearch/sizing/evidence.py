@@ -102,7 +102,7 @@ always on the low side. The code takes 0.15 √(24 / temperatures).
 
 Paths anchored in one mode (ten of them, 26, 104 and 416 temperatures): 0.7, 0.6, 0.8, leaving out two outliers of 2 and
 3. The truth was mostly above the middle, because paths in both directions miss other modes. Paths from a fit use this
-second share too; their own share has not been measured.
+second share too, unless their own was measured (`Bracket.hysteresis_share`).
 """
 BETWEEN, NEAR = 12**-0.5, 0.5
 """The least share of the hysteresis that counts as standard error as far as the hysteresis is at most `NEAR` nats.
