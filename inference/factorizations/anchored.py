@@ -387,7 +387,7 @@ SHARED_CAPACITY, FEW_CELLS = 32, 100_000
 """Sizes up to `SHARED_CAPACITY` share one program where there are at most `FEW_CELLS` cells.
 
 A program compiles in 13 s. On 500 × 96 cells, sweeps of few factors take up to three quarters longer in arrays for 32,
-2 to 4 s for all sweeps of a size.
+3 to 8 s for all sweeps of a size (one core).
 """
 CELLS_OF_NOISE = 10.0
 """About how many cells say as much about log r (the log shape of the noise) as one observation of variance 1.
