@@ -423,7 +423,7 @@ def near_fit(model: PoissonFactorization, data: Dataset, size: int, estimate: Es
         np.asarray(priors.factor.shape),
         np.broadcast_to(np.atleast_1d(priors.factor.rate), counts.x.shape[1:])[:, None],
         *(np.asarray(each, np.float64) for each in inferred),
-        np.zeros(()),
+        log_constant=np.zeros(()),
     )
     prior = _with_log_constant(prior, counts.x.shape, size, size + more)
     # r as a number only if it has no prior; equal counts share their log-gammas
@@ -482,7 +482,7 @@ def _refine_q(chain: AnchoredFactorization, counts: CountMatrix, state: NearStat
         start = jax.tree.map(np.asarray, _gammas_of(logs, values))
         start = _with_log_constant(start, counts.x.shape, int(chain.size), chain.capacity)
         intensities, factors = (
-            (shape / rate)[:, : int(chain.size)]
+            np.asarray(shape / rate)[:, : int(chain.size)]
             for shape, rate in ((start.intensities, start.intensity_rates), (start.factors, start.factor_rates))
         )
         lengths = _leapfrog_lengths(counts, intensities, factors.T, chain.prior, chain.capacity)

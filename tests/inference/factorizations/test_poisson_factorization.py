@@ -311,7 +311,8 @@ def about_three() -> AnchoredFactorization:
 def test_densities_near_a_fit_are_those_of_scipy():
     """log p(state, counts) and log q, of counts whose noise has a shape that is inferred."""
     chain, rng = about_three(), np.random.default_rng(0)
-    theta, beta, r = rng.gamma(1.0, 1.0, (3, 5, 8)), rng.gamma(1.0, 1.0, (3, 3, 8)), rng.gamma(8.0, 0.5, 3)
+    theta, beta = (rng.gamma(1.0, 1.0, (3, lines, chain.capacity)) for lines in (5, 3))
+    r = rng.gamma(8.0, 0.5, 3)
     with jax.enable_x64(True):
         state = NearState(*map(jnp.log, (theta, beta, r)))
         density, ratio = jax.jit(lambda c, s: (c.log_density(s), c.log_ratio(s)))(chain, state)
