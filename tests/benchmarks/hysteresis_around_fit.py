@@ -22,7 +22,7 @@ from lvsearch.inference.generators import fold_in, key_of
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--tumours", type=int, default=200)
     parser.add_argument("--kinds", type=int, default=96, help="kinds of mutations")
     parser.add_argument("--planted", type=int, default=9)
