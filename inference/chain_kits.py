@@ -64,7 +64,7 @@ from lvsearch.inference.factor_analyzers.row_by_row import (
     scored_rows_in_turn,
     true_state_of_factor_analyzers,
 )
-from lvsearch.inference.factorizations.anchored import AnchoredFactorization, first_steps_around_fit
+from lvsearch.inference.factorizations.anchored import SHARE_AROUND_FIT, AnchoredFactorization, first_steps_around_fit
 from lvsearch.inference.full_covariances.chain import labels_chain_of_full_covariances, labels_chain_of_students
 from lvsearch.inference.kits import CHAIN_KITS, CHAINS_OF_COMPONENTS
 from lvsearch.inference.sampling.parameters import LatentsReader, no_reader_needed
@@ -101,6 +101,8 @@ class AnnealingKit(NamedTuple):
     | `second_path_beyond` | (nats between both directions) × (temperatures) beyond which a second path is annealed |
     | `first_steps` | chain, number of temperatures by default -> that of the cheapest annealing of this chain |
     | `in_small_steps` | True if a sweep takes thousands of small steps in turn, which a CPU does faster than a GPU |
+    | `in_threads_of_their_own` | True if a CPU runs each half in one thread, by a program that compiles sooner |
+    | `hysteresis_share` | share of the nats between both directions that is a standard error; None: the usual one |
 
     A path around the best particle is shorter, but stays in one labelling and one mode. `states` are the ends of the
     first path's forward annealing: particles of each of its two independent halves, or of the one run if it ran forward
@@ -115,6 +117,8 @@ class AnnealingKit(NamedTuple):
     second_path_beyond: float
     first_steps: Callable[[Any, int], int]
     in_small_steps: bool
+    in_threads_of_their_own: bool
+    hysteresis_share: float | None
 
 
 class StatesKit(NamedTuple):
@@ -186,6 +190,8 @@ PLAIN = AnnealingKit(
     second_path_beyond=FAR,
     first_steps=default_steps,
     in_small_steps=False,
+    in_threads_of_their_own=False,
+    hysteresis_share=None,
 )
 """The record of a chain whose own path, along temperatures, is all that it offers."""
 NOT_READ = StatesKit(no_recorder, no_latents_reader, no_true_state)
@@ -220,7 +226,10 @@ BUILT_IN_KITS: dict[type, ChainKit] = {
     ),
     PoissonFactorizationChain: ChainKit(PLAIN, StatesKit(factor_recorder, no_reader_needed, true_factor_state)),
     AnchoredFactorization: ChainKit(
-        PLAIN._replace(first_steps=first_steps_around_fit), NOT_READ._replace(true_state=true_factor_state_near_fit)
+        PLAIN._replace(
+            first_steps=first_steps_around_fit, in_threads_of_their_own=True, hysteresis_share=SHARE_AROUND_FIT
+        ),
+        NOT_READ._replace(true_state=true_factor_state_near_fit),
     ),
     # documents
     CollapsedTopics: ChainKit(

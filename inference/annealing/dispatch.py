@@ -234,7 +234,8 @@ def temperature_profile(chain: Chain, key: Key[Array, ""], work: Effort) -> Prof
     if work.islands * work.particles < FEWEST_FOR_PILOT or chain_kit(chain).annealing.along_data(chain):
         return Profile(np.array([0.0, 1.0]), np.zeros(2), np.zeros(2))
     with _on_device_of(chain):
-        return pilot(chain, key, islands=work.islands, particles=work.particles)
+        alone = chain_kit(chain).annealing.in_threads_of_their_own
+        return pilot(chain, key, islands=work.islands, particles=work.particles, alone=alone)
 
 
 def anneal(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) -> tuple[TwoSided, ...]:
@@ -338,10 +339,10 @@ def both_ways(
         key_forward, key_backward = split_key(fold_in(key, number))
         if chain_kit(chain).annealing.along_data(chain):
             return _along_data(chain, key_forward, key_backward, work, truth)
-        there = forward(chain, key_forward, temperatures, islands=work.islands, particles=work.particles)
-        back = backward(
-            chain, key_backward, there.state if truth is None else truth, temperatures, islands=work.islands
-        )
+        alone = chain_kit(chain).annealing.in_threads_of_their_own
+        there = forward(chain, key_forward, temperatures, islands=work.islands, particles=work.particles, alone=alone)
+        begin = there.state if truth is None else truth
+        back = backward(chain, key_backward, begin, temperatures, islands=work.islands, alone=alone)
         moved = there.moved and (back.moved or bool(there.profile.deviation[0] <= CONSTANT))
         return TwoSided(there.log_evidence, back.log_evidence, 0.0 if there.labelled else None, moved), there.state
 

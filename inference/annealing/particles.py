@@ -99,6 +99,7 @@ def forward(
     particles: int,
     begin: State | None = None,
     short: bool = False,
+    alone: bool = False,
 ) -> Annealed:
     """Anneal from draws of q to the posterior; return estimates of log p(data) that are low on average.
 
@@ -109,11 +110,13 @@ def forward(
     begin: states of all particles, which the first sweep at temperature 0 turns into draws of q. None: draw them from
         q.
     short: whether the path runs only once, by a program that compiles sooner and runs longer where data are few.
+    alone: whether a CPU runs the path in the calling thread alone, by a program that compiles sooner.
     """
     key_init, key_path, key_end = split_key(key, 3)
     with jax.enable_x64(True):
         if begin is None:
-            begin = draw_from_q(chain, key_init, particles=islands * particles)
+            draw = _draw_soon if alone else draw_from_q
+            begin = draw(chain, key_init, particles=islands * particles)
         population = start_population(begin, islands, particles)
         before = np.concatenate([[0.0], temperatures])
         population, profile, moved = move_along(
@@ -125,6 +128,7 @@ def forward(
             islands=islands,
             backward=False,
             short=short,
+            alone=alone,
         )
         moved = moved or bool(profile.deviation[0] <= CONSTANT)  # the first temperature is 0: draws of q
         scores = label_scores(chain, population.state)
@@ -136,7 +140,13 @@ def forward(
 
 
 def backward(
-    chain: Chain, key: Key[Array, ""], state: State, temperatures: Float64[np.ndarray, " step"], *, islands: int
+    chain: Chain,
+    key: Key[Array, ""],
+    state: State,
+    temperatures: Float64[np.ndarray, " step"],
+    *,
+    islands: int,
+    alone: bool = False,
 ) -> Annealed:
     """Anneal from draws of the posterior to q; return estimates of log p(data) that are high on average.
 
@@ -144,6 +154,7 @@ def backward(
     state: draws of the posterior, the particles of all groups.
     temperatures: 0 < t_1 < … ≤ 1, the last one 1. They are passed from 1 downwards.
     islands: number of particle groups, each with an estimate of its own.
+    alone: as of `forward`.
     """
     key_labels, key_path, key_end = split_key(key, 3)
     with jax.enable_x64(True):
@@ -158,13 +169,28 @@ def backward(
         population = population._replace(log_weight=population.log_weight + worth)
         before = np.concatenate([[0.0], temperatures])
         population, profile, moved = move_along(
-            chain, key_path, population, temperatures[::-1], np.diff(before[::-1]), islands=islands, backward=True
+            chain,
+            key_path,
+            population,
+            temperatures[::-1],
+            np.diff(before[::-1]),
+            islands=islands,
+            backward=True,
+            alone=alone,
         )
         ended = end_paths(chain, key_end, population, islands=islands, sign=-1.0)
         return Annealed(*ended, profile, scores is not None, moved)
 
 
-def pilot(chain: Chain, key: Key[Array, ""], *, islands: int, particles: int, most: int = MOST_PILOT_STEPS) -> Profile:
+def pilot(
+    chain: Chain,
+    key: Key[Array, ""],
+    *,
+    islands: int,
+    particles: int,
+    most: int = MOST_PILOT_STEPS,
+    alone: bool = False,
+) -> Profile:
     """Run one cheap forward path that chooses its own temperatures, and return its profile.
 
     Every step leaves half of the effective sample size, computed over all particles together. The temperatures, refined
@@ -174,10 +200,12 @@ def pilot(chain: Chain, key: Key[Array, ""], *, islands: int, particles: int, mo
     islands: number of particle groups.
     particles: number of particles in each group.
     most: largest number of steps.
+    alone: as of `forward`.
     """
     key_init, key_path = split_key(key)
     with jax.enable_x64(True):
-        population = start_population(draw_from_q(chain, key_init, particles=islands * particles), islands, particles)
+        draw = _draw_soon if alone else draw_from_q
+        population = start_population(draw(chain, key_init, particles=islands * particles), islands, particles)
         ratio = np.asarray(_log_ratio(chain, population.state))
         t, visited = 0.0, []
         while t < 1.0 and len(visited) < most:
@@ -194,6 +222,7 @@ def pilot(chain: Chain, key: Key[Array, ""], *, islands: int, particles: int, mo
                 islands=islands,
                 backward=False,
                 always_resample=True,
+                alone=alone,
             )
             ratio, t = np.asarray(_log_ratio(chain, population.state)), after
         visited.append((1.0, ratio.mean(), ratio.std()))
@@ -234,6 +263,7 @@ def move_along(
     always_resample: bool = False,
     short: bool = False,
     serial: bool = False,
+    alone: bool = False,
 ) -> tuple[Population, Profile, bool]:
     """Move the population along a path: at each temperature make a sweep, then add the weight of the step to the next
     one.
@@ -246,11 +276,14 @@ def move_along(
     always_resample: whether to resample before every sweep, not only below half the effective sample size.
     short: whether to use a program that compiles sooner and runs longer where data are few.
     serial: whether a CPU runs the path in the calling thread alone (see `kernel`).
+    alone: as `serial`, by a program that is compiled with some effort only.
 
     Returns: (the population, the profile of log p − log q, whether any state changed).
     """
     visited = []
-    advance = _advance_shortly if short else _advance_serially if serial else _advance
+    advance = _advance
+    for wanted, program in ((short, _advance_shortly), (serial, _advance_serially), (alone, _advance_alone)):
+        advance = program if wanted else advance
     for first in range(0, len(temperatures), CHUNK):
         n = min(CHUNK, len(temperatures) - first)
         chunk = np.zeros((2, CHUNK))
@@ -314,6 +347,7 @@ def _advance(
 
 
 _advance_shortly = kernel(static_argnames=("islands", "backward"), short=True)(_advance.__wrapped__)
+_advance_alone = kernel(static_argnames=("islands", "backward"), short=True, once=True)(_advance.__wrapped__)
 _advance_serially = kernel(static_argnames=("islands", "backward"), serial=True)(_advance.__wrapped__)
 
 
@@ -406,6 +440,11 @@ def draw_from_q(chain: Chain, key: Array, *, particles: int) -> State:
     The program is compiled with full effort, because arguments are small and some chains sweep in order to draw.
     """
     return chain.init(key, particles)
+
+
+_draw_soon = kernel(static_argnames=("particles",), once=True)(
+    lambda chain, key, *, particles: chain.init(key, particles)
+)
 
 
 @kernel()

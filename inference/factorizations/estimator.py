@@ -22,7 +22,9 @@ The generic mean field (`engine`) computes the same bound at the same state. But
 of allocations, the shares of each cell's counts that factors have.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -141,12 +143,21 @@ class FactorizationEstimator(BaseEstimator):
         random = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel())
         priors = priors_of(self.model, n_factors)
         noises = dict.fromkeys((self.counts.noise_shape, None))
-        ends = [self._ascent_with_pruning(n_factors, noise, random) for noise in noises]
+        ascents = [partial(self._ascent_with_pruning, n_factors, noise) for noise in noises]
         if start is not None:
-            ends.append(self._ascent_from(n_factors, factors_of(start), random))
-        # ascents without noise get it now
-        ends = [each._replace(counts=self.counts) if each.counts.noise_shape is None else each for each in ends]
-        best = self._climb(priors, self._best_of_climbs(priors, ends), settings.tolerance)
+            ascents.append(partial(self._ascent_from, n_factors, factors_of(start)))
+
+        def climb(number: int) -> FactorizationState:
+            """Return the end of ascent number `number`, climbed to convergence with nothing fitted anew."""
+            end = ascents[number](randoms[number])
+            if end.counts.noise_shape is None:  # ascents without noise get it now
+                end = end._replace(counts=self.counts)
+            return self._climb(priors, end, settings.fresh_tolerance)
+
+        randoms = random.spawn(len(ascents))
+        with ThreadPoolExecutor(len(ascents)) as pool:  # NumPy leaves the interpreter to other threads
+            climbed = list(pool.map(climb, range(len(ascents))))
+        best = self._climb(priors, self._best_of_climbs(priors, climbed), settings.tolerance)
         leaves: list[Any] = [best.fitted.factors.shape - 1, best.fitted.factors.rate]
         natural = {"factors": GammaStatistics(*(leaf.astype(np.float32) for leaf in leaves))}
         estimate = Estimate(
@@ -196,15 +207,12 @@ class FactorizationEstimator(BaseEstimator):
             last = now
         return ascent
 
-    def _best_of_climbs(self, priors: Priors, ascents: list["FactorizationState"]) -> "FactorizationState":
-        """Continue ascents to convergence, fitting rows and columns anew, and return the best of their ends.
+    def _best_of_climbs(self, priors: Priors, climbed: list["FactorizationState"]) -> "FactorizationState":
+        """Continue converged ascents, fitting rows and columns anew, and return the best of their ends.
 
-        All are continued without anything fitted anew, and the best of them to its end. Another one goes on only if it
-        would overtake that end with `HOPEFUL` times the gain that fitting anew brought there, or is within the share
-        `CLOSE_ENDS` of it.
+        The best of them is continued to its end. Another one goes on only if it would overtake that end with `HOPEFUL`
+        times the gain that fitting anew brought there, or is within the share `CLOSE_ENDS` of it.
         """
-        tolerance = self.settings.fresh_tolerance
-        climbed = [self._climb(priors, each, tolerance) for each in ascents]
         ranked = sorted(((self._value(priors, each), -n) for n, each in enumerate(climbed)), reverse=True)
         before = ranked[0][0]
         best = self._climb_with_fresh_lines(priors, climbed[-ranked[0][1]])
@@ -277,13 +285,19 @@ class FactorizationEstimator(BaseEstimator):
     def _drop_factors(self, ascent: "FactorizationState", n_factors: int) -> "FactorizationState":
         """Drop factors one at a time down to `n_factors`, with some sweeps after each.
 
-        The factor dropped is the one without which the bound is highest after `PRUNED_SWEEPS` sweeps.
+        The factor dropped is the one without which the bound is highest after `PRUNED_SWEEPS` sweeps. Leaving out a
+        factor lowers the bound the more, the fewer others there are. So a factor is tried again only if its loss the
+        last time, when there were more, was smaller than that of the best one tried now.
         """
-        for size in range(len(ascent.fitted.factors.shape) - 1, n_factors - 1, -1):
-            priors = priors_of(self.model, size)
-            without_factor = [ascent.without_factor(k).after_sweeps(priors, PRUNED_SWEEPS) for k in range(size + 1)]
-            ascent = max(without_factor, key=lambda each, priors=priors: self._value(priors, each))
-            ascent = self._refresh(priors, self._run_sweeps(priors, ascent, self.settings.pruning_sweeps))
+        losses = np.full(len(ascent.fitted.factors.shape), -np.inf)
+        for size in range(len(losses) - 1, n_factors - 1, -1):
+            priors, before = priors_of(self.model, size), self._value(priors_of(self.model, size + 1), ascent)
+            tried: dict[int, FactorizationState] = {}
+            while (least := int(losses.argmin())) not in tried:
+                tried[least] = ascent.without_factor(least).after_sweeps(priors, PRUNED_SWEEPS)
+                losses[least] = before - self._value(priors, tried[least])
+            losses = np.delete(losses, least)
+            ascent = self._refresh(priors, self._run_sweeps(priors, tried[least], self.settings.pruning_sweeps))
         return ascent
 
     def _refresh(self, priors: Priors, ascent: "FactorizationState") -> "FactorizationState":
@@ -318,10 +332,7 @@ class FactorizationState(NamedTuple):
 
     def after_sweeps(self, priors: Priors, sweeps: int) -> "FactorizationState":
         """Return the state after more mean-field sweeps, with the shape of the noise unchanged."""
-        fitted = self.fitted
-        for _ in range(sweeps):
-            fitted = sweep(self.counts, priors, fitted)
-        return self._replace(fitted=fitted, sweeps=self.sweeps + sweeps)
+        return self._replace(fitted=sweep(self.counts, priors, self.fitted, sweeps), sweeps=self.sweeps + sweeps)
 
     def with_lines_fitted_anew(self, priors: Priors) -> "FactorizationState":
         """Return the state in which each row, and then each column, is fitted anew from an even start where that raises

@@ -23,7 +23,7 @@ The shape r may have a Gamma prior. Let L(r) be the bound on log p(counts | r) o
 bound on log p(counts). L depends on r through the cells alone, so one-dimensional quadrature in log r gives the
 integral (`log_noise_integral`).
 
-A sweep also sets the scale that each factor and its intensities share (`_rescale`). The loop over sweeps is in
+A sweep also sets the scale that each factor and its intensities share (`_best_scales`). The loop over sweeps is in
 `estimator`. All of this file is NumPy.
 """
 
@@ -143,26 +143,46 @@ def update_intensities(
     intensities: q of the intensities before the update.
     geometric, mean: geometric and ordinary means of the factors (factor, dim); equal if the factors are known.
     """
-    own = intensities.geometric_mean
+    return _updated_intensities(data, prior, intensities.geometric_mean, intensities.mean, geometric, mean)
+
+
+def _updated_intensities(
+    data: CountMatrix, prior: Gammas, own: np.ndarray, own_mean: np.ndarray, geometric: np.ndarray, mean: np.ndarray
+) -> Gammas:
+    """Return q of the intensities after one update, (row, factor).
+
+    prior: the prior of the intensities.
+    own, own_mean: geometric and ordinary means of the intensities before the update.
+    geometric, mean: geometric and ordinary means of the factors (factor, dim); equal if the factors are known.
+    """
     expected = np.maximum(own @ geometric, TINY)
-    exposed = data.exposed(intensities.mean @ mean)
+    exposed = data.exposed(own_mean @ mean)
     return Gammas(prior.shape + own * ((data.x / expected) @ geometric.T), prior.rate + exposed @ mean.T)
 
 
-def sweep(data: CountMatrix, priors: Priors, fitted: Fitted) -> Fitted:
-    """Return q after one update of the intensities, of the factors, and of the scale of every factor."""
-    factors = fitted.factors
-    geometric = factors.geometric_mean
-    intensities = update_intensities(data, priors.intensity, fitted.intensities, geometric, factors.mean)
-    own = intensities.geometric_mean
-    allotted = own.T @ (data.x / np.maximum(own @ geometric, TINY))
-    exposed = data.exposed(intensities.mean @ factors.mean)
-    factors = Gammas(priors.factor.shape + geometric * allotted, priors.factor.rate + intensities.mean.T @ exposed)
-    return _rescale(priors, Fitted(intensities, factors))
+def sweep(data: CountMatrix, priors: Priors, fitted: Fitted, times: int = 1) -> Fitted:
+    """Return q after updates of the intensities, of the factors, and of the scale of every factor.
+
+    times: how often all of them are updated.
+    """
+    intensities, factors = fitted
+    # geometric means are carried along, because digamma functions would take a third of the time
+    own, geometric = intensities.geometric_mean, factors.geometric_mean
+    for _ in range(times):
+        intensities = _updated_intensities(data, priors.intensity, own, intensities.mean, geometric, factors.mean)
+        own = intensities.geometric_mean
+        allotted = own.T @ (data.x / np.maximum(own @ geometric, TINY))
+        exposed = data.exposed(intensities.mean @ factors.mean)
+        factors = Gammas(priors.factor.shape + geometric * allotted, priors.factor.rate + intensities.mean.T @ exposed)
+        by = _best_scales(priors, Fitted(intensities, factors))
+        intensities, own = intensities._replace(rate=intensities.rate / by), own * by
+        factors = factors._replace(rate=factors.rate * by[:, None])
+        geometric = factors.geometric_mean
+    return Fitted(intensities, factors)
 
 
-def _rescale(priors: Priors, fitted: Fitted) -> Fitted:
-    """Return q with each factor's scale at its optimum: intensities times e^y and factors times e^−y at the best y.
+def _best_scales(priors: Priors, fitted: Fitted) -> Float64[np.ndarray, " factor"]:
+    """Return e^y of each factor, where intensities times e^y and factors times e^−y have the highest bound.
 
     The other updates approach that y only slowly where counts are many.
     """
@@ -173,8 +193,7 @@ def _rescale(priors: Priors, fitted: Fitted) -> Fitted:
     down = np.sum(priors.factor.rate * factors.mean, axis=1)
     # the bound in y is slope · y − up e^y − down e^−y: its maximum is a root of a quadratic, in the stable form
     root = np.sqrt(slope**2 + 4 * up * down)
-    by = (slope + root) / (2 * up) if slope > 0 else 2 * down / (root - slope)
-    return Fitted(intensities._replace(rate=intensities.rate / by), factors._replace(rate=factors.rate * by[:, None]))
+    return (slope + root) / (2 * up) if slope > 0 else 2 * down / (root - slope)
 
 
 def row_bounds(

@@ -100,7 +100,8 @@ class SweepDraws(NamedTuple):
 def sweep_draws(key: Key[Array, ""], particles: int, lines: tuple[int, int], factors: int, dtype: Any) -> SweepDraws:
     """Draw all random numbers of one sweep by two calls of the generator.
 
-    A program with a call for each of the 18 arrays takes three times as long to compile.
+    A program with a call for each of the 18 arrays takes three times as long to compile. Uniform numbers are above 0
+    and at most 1: float32 would draw a 0, by which anything is accepted, once in ten million times.
 
     lines: the numbers of rows and of columns.
     factors: the number of factors that arrays have room for.
@@ -124,26 +125,34 @@ def sweep_draws(key: Key[Array, ""], particles: int, lines: tuple[int, int], fac
         return cut(sampler(key, (sum(map(math.prod, shapes)),), dtype), shapes)
 
     normal = draw(jax.random.normal, key_normal, [*wide, *jumps, scales, noise])
-    uniform = draw(jax.random.uniform, key_uniform, [*lengths, *jumps, *wide, *accept, scales, noise])
+    uniform = draw(
+        lambda *args: 1 - jax.random.uniform(*args), key_uniform, [*lengths, *jumps, *wide, *accept, scales, noise]
+    )
     of_rows, of_columns = (LineDraws(*normal[side:4:2], *uniform[side:8:2]) for side in (0, 1))
     return SweepDraws(of_rows, of_columns, *(ScaleDraws(*each) for each in zip(normal[4:], uniform[8:], strict=True)))
 
 
 class Position(NamedTuple):
-    """The position of all lines: the logarithms of their values (particle, line, factor), and the means of their cells
-    (particle, line, across).
+    """The position of all lines.
+
+    | field | meaning | shape |
+    |---|---|---|
+    | `log_value` | the logarithms of the values, in the session's precision | (particle, line, factor) |
+    | `value` | the values, in the cells' precision; 0 for factors that do not exist | (particle, line, factor) |
+    | `mean` | the means of the cells, in the cells' precision | (particle, line, across) |
     """
 
     log_value: Float[Array, "particle line factor"]
+    value: Float[Array, "particle line factor"]
     mean: Float[Array, "particle line across"]
 
 
 class MatrixLines(NamedTuple):
     """The lines of a matrix of counts at temperature t: rows given the factors, or columns given the intensities.
 
-    Lines are independent of each other. Cells may be in float32 under float64 values, which takes half as long: only
-    *changes* of a line's log-probability are computed, from changes of the cells' means. So they are as exact as
-    float32 allows for small numbers, whatever the number of counts.
+    Lines are independent of each other. Everything but the logarithms of values may be in float32, which takes half as
+    long: only *changes* of a line's log-probability are computed, from changes of logarithms and of the cells' means.
+    So they are as exact as float32 allows for small numbers, whatever the number of counts.
 
     | field | meaning |
     |---|---|
@@ -167,50 +176,72 @@ class MatrixLines(NamedTuple):
     def move(self, draws: LineDraws, log_value: Array, lengths: Array) -> Array:
         """Return the log values after a trajectory of every line and jumps of its entries, (particle, line, factor).
 
-        Each line accepts or rejects for itself.
+        Each line accepts or rejects for itself. Proposals are judged in one loop, in which the judging appears once:
+        compiling it takes longer than small matrices take to move.
 
         draws: the random numbers of the move.
         log_value: the logarithms of the values, (particle, line, factor).
         lengths: the length of a leapfrog step of each entry, (line, factor).
         """
+        flown, energy = self._fly(draws, log_value, lengths)
+        limit = self._faint_limit()
 
-        def jump(number: Array, here: Position) -> Position:
-            """Propose one jump of one random entry of every line."""
-            which = jnp.floor(draws.which[number] * self.exists.sum()).astype(int)
-            far = jnp.where(jnp.arange(log_value.shape[2]) == which, FAR * draws.far[number], 0.0)
-            return self._accept(draws.accept[number + 1], here, here.log_value + far, jnp.zeros(()))
+        def judge(number: Array, here: Position) -> Position:
+            """Propose and judge: the end of each line's trajectory, jumps of an entry, and new faint entries."""
+            jumped = here.log_value + self._jumps(draws, number - 1)
+            redrawn, proposed = self._redraw_faint(draws.redrawn, limit, here)
+            flew, jumps = number == 0, number <= JUMPS
+            candidate = jnp.where(flew, flown, jnp.where(jumps, jumped, redrawn))
+            return self._accept(
+                draws.accept[number], here, candidate, jnp.where(flew, energy, jnp.where(jumps, 0.0, proposed))
+            )
 
-        here = Position(log_value, self._mean(self._values(log_value)))
-        here = jax.lax.fori_loop(0, JUMPS, jump, self._fly(draws, here, lengths))
-        return self._redraw_faint(draws.redrawn, draws.accept[-1], here).log_value
+        return jax.lax.fori_loop(0, JUMPS + 2, judge, self.position(log_value)).log_value
 
-    def _redraw_faint(self, redrawn: Array, accept: Array, here: Position) -> Position:
-        """Return the position after one draw of all entries that are too small for the counts to tell.
+    def position(self, log_value: Array) -> Position:
+        """Return the position of lines with these logarithms of values, (particle, line, factor)."""
+        value = self._values(log_value)
+        return Position(log_value, value, self._mean(value))
+
+    def _jumps(self, draws: LineDraws, number: Array) -> Array:
+        """Return the steps of jump number `number`, 0 but for one random entry of every line, (particle, line,
+        factor).
+        """
+        which = jnp.floor(draws.which[number] * self.exists.sum()).astype(int)
+        return jnp.where(jnp.arange(len(self.exists)) == which, FAR * draws.far[number], 0.0)
+
+    def _faint_limit(self) -> Array:
+        """Return the logarithm of the value below which an entry makes fewer counts than `FAINT` in its line."""
+        exposed = self.seen @ self.other
+        return jnp.log(FAINT) - jnp.log(jnp.maximum(exposed, _least(exposed)))
+
+    def _redraw_faint(self, redrawn: Array, limit: Array, here: Position) -> tuple[Array, Array]:
+        """Propose one draw of all entries that are too small for the counts to tell.
 
         Below a limit ℓ the likelihood is flat and e^(−rate · value) is 1. There an entry has the density ∝ value^(shape
         − 1), so its logarithm is ℓ + log(uniform) / shape. The same entries are below the limit before and after. What
         is not quite flat is left to Metropolis' rule. A random walk would take hundreds of sweeps along tails of width
         1 / shape.
 
-        redrawn, accept: uniform random numbers for new values (particle, line, factor), and for acceptance (particle,
-            line).
+        redrawn: uniform random numbers for new values, (particle, line, factor).
+        limit: ℓ of each entry, from `_faint_limit`.
         here: the current position.
-        """
-        exposed = jnp.asarray(self.seen) @ self.other
-        limit = jnp.log(FAINT) - jnp.log(jnp.maximum(exposed, _least(exposed)))
-        faint = self.exists & (here.log_value < limit)
-        drawn = limit + jnp.log(jnp.maximum(redrawn, _least(redrawn))) / self.shape
-        candidate = jnp.where(faint, drawn, here.log_value)
-        proposed = jnp.where(faint, self.shape * (candidate - here.log_value), 0.0).sum(2)
-        return self._accept(accept, here, candidate, -proposed)
 
-    def _fly(self, draws: LineDraws, here: Position, lengths: Array) -> Position:
-        """Return the position after one trajectory of every line.
+        Returns: (the proposed log values, log proposal density of the current values minus that of the proposed ones
+            (particle, line), nats).
+        """
+        faint = self.exists & (here.log_value < limit)
+        candidate = jnp.where(faint, limit + jnp.log(redrawn) / self.shape, here.log_value)
+        change = (candidate - here.log_value).astype(self.x.dtype)
+        return candidate, -jnp.where(faint, self.shape * change, 0.0).sum(2)
+
+    def _fly(self, draws: LineDraws, log_value: Array, lengths: Array) -> tuple[Array, Array]:
+        """Return where one trajectory of every line ends, as log values, and the kinetic energy lost, nats.
 
         The loop is written so that the gradient appears once: small matrices mostly wait for compilation.
 
         draws: the random numbers of the move.
-        here: the position before.
+        log_value: the logarithms of the values before, (particle, line, factor).
         lengths: the length of a leapfrog step of each entry, (line, factor).
         """
         length = lengths * (SHORTEST + (1 - SHORTEST) * draws.lengths)
@@ -224,17 +255,16 @@ class MatrixLines(NamedTuple):
             momentum = momentum + jnp.where(ends, 0.5, 1.0) * length * self._gradient(log_value)
             return jnp.where(number == LEAPS, log_value, log_value + length * momentum), momentum
 
-        log_value, momentum = jax.lax.fori_loop(0, LEAPS + 1, leap, (here.log_value, draws.kicks))
-        energy = 0.5 * jnp.where(self.exists, draws.kicks**2 - momentum**2, 0.0).sum(2)
-        return self._accept(draws.accept[0], here, log_value, energy)
+        log_value, momentum = jax.lax.fori_loop(0, LEAPS + 1, leap, (log_value, draws.kicks))
+        return log_value, 0.5 * jnp.where(self.exists, draws.kicks**2 - momentum**2, 0.0).sum(2)
 
     def _values(self, log_value: Array) -> Array:
-        """Return values from their logarithms, 0 for factors that do not exist."""
-        return jnp.where(self.exists, jnp.exp(log_value), 0.0)
+        """Return values from their logarithms, in the cells' precision; 0 for factors that do not exist."""
+        return jnp.where(self.exists, jnp.exp(log_value.astype(self.x.dtype)), 0.0)
 
     def _mean(self, value: Array) -> Array:
-        """Return the means of the cells, (particle, line, across), from the lines' values, in the cells' precision."""
-        return value.astype(self.other.dtype) @ jnp.swapaxes(self.other, 1, 2)
+        """Return the means of the cells from the lines' values, (particle, line, across)."""
+        return value @ jnp.swapaxes(self.other, 1, 2)
 
     def _gradient(self, log_value: Array) -> Array:
         """Return the gradient of log π_t by the logarithms of the values, (particle, line, factor).
@@ -249,19 +279,24 @@ class MatrixLines(NamedTuple):
     def _accept(self, uniform: Array, here: Position, candidate: Array, energy: Array) -> Position:
         """Return the position after each line accepted or rejected a proposal by Metropolis' rule.
 
-        uniform: a uniform random number for each line.
+        uniform: a uniform random number for each line, above 0.
         here: the current position.
         candidate: the proposed log values.
         energy: the kinetic energy lost, or the log proposal density of the current values minus that of the proposed,
             nats.
         """
-        more = self._values(candidate) - self._values(here.log_value)
+        step, value = (candidate - here.log_value).astype(self.x.dtype), self._values(candidate)
+        # the difference of two values that are nearly equal, without cancellation
+        more = jnp.where(jnp.abs(step) < 1, here.value * jnp.expm1(jnp.clip(step, -1, 1)), value - here.value)
         change = self._mean(more)
         cells = log_cells_change(self.x, self.seen, self.noise_shape, here.mean, change).sum(2)
-        gammas = jnp.where(self.exists, self.shape * (candidate - here.log_value) - self.rate * more, 0.0).sum(2)
+        gammas = jnp.where(self.exists, self.shape * step - self.rate * more, 0.0).sum(2)
         accepted = (jnp.log(uniform) < self.temperature * cells + gammas + energy)[..., None]
-        mean = jnp.where(accepted, jnp.maximum(here.mean + change, 0.0), here.mean)
-        return Position(jnp.where(accepted, candidate, here.log_value), mean)
+        return Position(
+            jnp.where(accepted, candidate, here.log_value),
+            jnp.where(accepted, value, here.value),
+            jnp.where(accepted, jnp.maximum(here.mean + change, 0.0), here.mean),
+        )
 
 
 def log_cells(x: Array, seen: Array, r: Array | None, mean: Array) -> Array:
@@ -299,6 +334,20 @@ def log_cells_change(x: Array, seen: Array, r: Array | None, mean: Array, change
     before = jnp.maximum(mean, least)
     counted = x * jnp.log1p(jnp.maximum(change / before, least - 1))
     return seen * (counted - change if r is None else counted - (r + x) * jnp.log1p(change / (r + mean)))
+
+
+def log_cells_change_of_noise(x: Array, seen: Array, before: Array, after: Array, mean: Array) -> Array:
+    """Return by how much `log_cells` changes when the shape of the noise changes, for each cell, nats.
+
+    Its rounding errors are in proportion to the change, not to the log-probabilities.
+
+    x, seen: counts, and 1 where a cell was observed.
+    before, after: the shape r of the noise, before and after.
+    mean: the means, which stay.
+    """
+    # (r' + x) log(1 + m/r') − (r + x) log(1 + m/r), where the two logarithms differ by log(r (r' + m) / r' (r + m))
+    quotient = mean * (before - after) / (after * (before + mean))
+    return -seen * ((after - before) * jnp.log1p(mean / after) + (before + x) * jnp.log1p(quotient))
 
 
 def _least(array: Array) -> float:

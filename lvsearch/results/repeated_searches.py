@@ -27,6 +27,7 @@ from lvsearch.inference.engine.estimate import Estimate
 from lvsearch.inference.evidence import effort, evidence_chain
 from lvsearch.inference.evidence.simulation import Simulated, anneal_simulated, pack_simulated, simulated_like
 from lvsearch.inference.generators import fold_in, generator
+from lvsearch.inference.kits import chain_kit
 from lvsearch.interrupts import remember_interrupts
 from lvsearch.models.contract import Model
 from lvsearch.models.plain_arguments import checked_seed, real_number
@@ -140,7 +141,8 @@ def _bracket_truth(
     work = longest._replace(steps=2 * longest.steps)
     ends = anneal_simulated(chain, key, simulated, work)
     forward, backward = tuple(ends.forward.tolist()), tuple(ends.backward.tolist())
-    return Bracket(forward, backward, work.steps, work.islands * work.particles, ends.anchor_error)
+    n_particles, share = work.islands * work.particles, chain_kit(chain).annealing.hysteresis_share
+    return Bracket(forward, backward, work.steps, n_particles, ends.anchor_error, share)
 
 
 def _audit_row(found: Findings, size: Size, bracket: Bracket) -> AuditRow:

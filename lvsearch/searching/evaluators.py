@@ -49,6 +49,7 @@ from lvsearch.inference.evidence import (
     temperature_profile,
 )
 from lvsearch.inference.generators import fold_in, key_of
+from lvsearch.inference.kits import chain_kit
 from lvsearch.inference.several_processes import (
     broadcast_from_first,
     check_same,
@@ -65,10 +66,11 @@ from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import size_text
 
 
-def brackets_of(found: Sequence[TwoSided], work: Effort) -> tuple[Bracket, ...]:
+def brackets_of(found: Sequence[TwoSided], work: Effort, hysteresis_share: float | None = None) -> tuple[Bracket, ...]:
     """Return one bracket per annealing: its forward and backward estimates of log p(data | size), nats.
 
     found: the estimates of each annealing. work: the number of temperatures and of particles of the paths.
+    hysteresis_share: that of the paths' kind, see `AnnealingKit`.
     """
     return tuple(
         Bracket(
@@ -77,6 +79,7 @@ def brackets_of(found: Sequence[TwoSided], work: Effort) -> tuple[Bracket, ...]:
             work.steps,
             work.islands * work.particles,
             ends.anchor_error,
+            hysteresis_share,
         )
         for ends in found
     )
@@ -342,7 +345,7 @@ class ModelEvaluator:
             if not out_of_memory(error) or not self._annealed_bytes:
                 raise
             raise MemoryError(self._no_room("more than there was")) from error
-        brackets = brackets_of(found, work)
+        brackets = brackets_of(found, work, chain_kit(chain).annealing.hysteresis_share)
         seconds = fit.info.seconds + time.perf_counter() - began
         failure = annealing_failure(fit.size, found, brackets)
         if failure is not None:

@@ -102,7 +102,7 @@ always on the low side. The code takes 0.15 √(24 / temperatures).
 
 Paths anchored in one mode (ten of them, 26, 104 and 416 temperatures): 0.7, 0.6, 0.8, leaving out two outliers of 2 and
 3. The truth was mostly above the middle, because paths in both directions miss other modes. Paths from a fit use this
-second share too; their own share has not been measured.
+second share too, unless their own was measured (`Bracket.hysteresis_share`).
 """
 BETWEEN, NEAR = 12**-0.5, 0.5
 """The least share of the hysteresis that counts as standard error as far as the hysteresis is at most `NEAR` nats.
@@ -165,6 +165,7 @@ class Bracket(TwoWayPaths):
     | `steps` | number of temperatures of a path |
     | `particles` | number of particles in each half of the groups |
     | `anchor_error` | standard error of q's own evidence where q covers one labelling and one mode only; else None |
+    | `hysteresis_share` | share of the hysteresis that counts as standard error, if measured for the path; else None |
     """
 
     forward: tuple[float, ...]
@@ -172,6 +173,7 @@ class Bracket(TwoWayPaths):
     steps: int
     particles: int
     anchor_error: float | None = None
+    hysteresis_share: float | None = None
 
     @property
     def lower(self) -> float:
@@ -225,7 +227,8 @@ class Bracket(TwoWayPaths):
         if self.anchor_error is None:
             share = HYSTERESIS_SHARE * min(1.0, math.sqrt(SHARE_STEPS / self.steps))
             return max(share * self.hysteresis, BETWEEN * min(self.hysteresis, NEAR))
-        return math.hypot(ANCHORED_SHARE * self.hysteresis, self.anchor_error)
+        share = ANCHORED_SHARE if self.hysteresis_share is None else self.hysteresis_share
+        return math.hypot(share * self.hysteresis, self.anchor_error)
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,12 @@ def test_close_ends_leave_the_truth_anywhere_between_them():
     assert far.standard_error == pytest.approx(0.5 / math.sqrt(12))
 
 
+def test_a_kind_of_path_may_have_its_own_share():
+    ends = (-10.0,) * 4, (-6.0,) * 4, 24, 16, 0.3
+    assert Bracket(*ends).standard_error == pytest.approx(math.hypot(ANCHORED_SHARE * 4.0, 0.3))
+    assert Bracket(*ends, hysteresis_share=0.4).standard_error == pytest.approx(math.hypot(1.6, 0.3))
+
+
 def test_a_backward_path_below_the_forward_one_is_noise_not_negative_hysteresis():
     assert Bracket((-5.0, -5.0), (-6.0, -6.0), 24, 16).hysteresis == 0.0
 

@@ -34,6 +34,12 @@ from lvsearch.inference.evidence import (
 from lvsearch.inference.evidence.poisson_factorization import FactorState
 from lvsearch.inference.evidence.simulation import pack_simulated
 from lvsearch.inference.factorizations.anchored import AnchoredFactorization, NearState, near_fit
+from lvsearch.inference.factorizations.estimator import (
+    PRUNED_SWEEPS,
+    FactorizationEstimator,
+    FactorizationState,
+    priors_of,
+)
 from lvsearch.inference.factorizations.kernel import (
     FURTHEST,
     HIGHEST,
@@ -42,8 +48,9 @@ from lvsearch.inference.factorizations.kernel import (
     Fitted,
     Gammas,
     most_probable_noise,
+    sweep,
 )
-from lvsearch.inference.factorizations.moves import FAINT, MatrixLines, Position
+from lvsearch.inference.factorizations.moves import FAINT, MatrixLines, log_cells, log_cells_change_of_noise
 from lvsearch.models.families import GammaStatistics
 from lvsearch.models.units import Row
 
@@ -304,7 +311,8 @@ def about_three() -> AnchoredFactorization:
 def test_densities_near_a_fit_are_those_of_scipy():
     """log p(state, counts) and log q, of counts whose noise has a shape that is inferred."""
     chain, rng = about_three(), np.random.default_rng(0)
-    theta, beta, r = rng.gamma(1.0, 1.0, (3, 5, 8)), rng.gamma(1.0, 1.0, (3, 3, 8)), rng.gamma(8.0, 0.5, 3)
+    theta, beta = (rng.gamma(1.0, 1.0, (3, lines, chain.capacity)) for lines in (5, 3))
+    r = rng.gamma(8.0, 0.5, 3)
     with jax.enable_x64(True):
         state = NearState(*map(jnp.log, (theta, beta, r)))
         density, ratio = jax.jit(lambda c, s: (c.log_density(s), c.log_ratio(s)))(chain, state)
@@ -371,8 +379,8 @@ def test_entries_too_small_for_counts_to_tell_are_drawn_from_the_tail(count: int
         @jax.jit
         def move(lines: MatrixLines, key: jax.Array, here: jax.Array) -> jax.Array:
             redrawn, accept = jax.random.uniform(key, (2, 1, n, 1))
-            at = Position(here, lines._mean(lines._values(here)))
-            return lines._redraw_faint(redrawn, accept[..., 0], at).log_value
+            at = lines.position(here)
+            return lines._accept(accept[..., 0], at, *lines._redraw_faint(redrawn, lines._faint_limit(), at)).log_value
 
         value = gamma.rvs(shape + count, scale=1 / (rate + 1), size=(1, n, 1), random_state=np.random.default_rng(0))
         here = jnp.log(jnp.asarray(value))
@@ -430,6 +438,24 @@ def test_true_latents_of_many_counts_begin_backward_paths_above_forward_ones():
     assert back.log_evidence.mean() - there.log_evidence.mean() < 40
 
 
+def test_cells_change_with_the_noise_as_their_log_probabilities_do():
+    """In float32 too, where a small change of the shape changes large sums little."""
+    rng = np.random.default_rng(0)
+    x, mean = rng.poisson(3_000.0, (50, 20)).astype(float), rng.gamma(3.0, 1_000.0, (2, 50, 20))
+    seen = (rng.random(x.shape) < 0.9).astype(float)
+    before = np.array([20.0, 5.0])[:, None, None]
+    after = before * np.array([1.0001, 2.0])[:, None, None]
+    with jax.enable_x64(True):
+        # `log_cells` leaves out x log r, which no mean decides
+        expected = log_cells(*map(jnp.asarray, (x, seen, after, mean))) - log_cells(
+            *map(jnp.asarray, (x, seen, before, mean))
+        )
+        change = log_cells_change_of_noise(*map(jnp.asarray, (x, seen, before, after, mean)))
+        np.testing.assert_allclose(change, expected, atol=1e-8)
+        single = (jnp.asarray(each, jnp.float32) for each in (x, seen, before, after, mean))
+        np.testing.assert_allclose(log_cells_change_of_noise(*single), expected, rtol=5e-3, atol=1e-4)
+
+
 # ── the kernel ──────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -455,6 +481,39 @@ def test_the_kernel_is_the_generic_engine():
     )
     generic = exact_bound(MODEL, data, estimate.natural, MeanField(beliefs, locals_, (), True), size, capacity)
     assert estimate.log_lower == pytest.approx(generic, abs=1e-4)
+
+
+@cache
+def ascent_of_planted(n_factors: int) -> tuple[FactorizationEstimator, FactorizationState]:
+    """The estimator of the planted counts, with noise, and the end of one short ascent with so many factors."""
+    fitting = FactorizationEstimator(lv.models.PoissonFactorization(noise_shape=5.0), planted()[0].dataset())
+    begin = fitting._random_factors(n_factors, np.random.default_rng(0))
+    return fitting, fitting._short_ascent(priors_of(fitting.model, n_factors), fitting.counts, begin)
+
+
+def test_several_sweeps_are_one_sweep_several_times():
+    fitting, ascent = ascent_of_planted(4)
+    priors, one_by_one = priors_of(fitting.model, 4), ascent.fitted
+    for _ in range(5):
+        one_by_one = sweep(ascent.counts, priors, one_by_one)
+    for found, expected in zip(
+        jax.tree.leaves(sweep(ascent.counts, priors, ascent.fitted, 5)), jax.tree.leaves(one_by_one), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_the_factor_that_is_left_out_is_the_one_that_is_missed_least():
+    """Though not every factor is tried again after the first was left out."""
+    fitting, ascent = ascent_of_planted(6)
+    kept = ascent
+    for size in (5, 4, 3):
+        priors = priors_of(fitting.model, size)
+        without = [kept.without_factor(k).after_sweeps(priors, PRUNED_SWEEPS) for k in range(size + 1)]
+        best = max(without, key=lambda each, priors=priors: fitting._value(priors, each))
+        kept = fitting._refresh(priors, fitting._run_sweeps(priors, best, fitting.settings.pruning_sweeps))
+    found = fitting._drop_factors(ascent, 3)
+    priors = priors_of(fitting.model, 3)
+    assert fitting._value(priors, found) == pytest.approx(fitting._value(priors, kept), abs=1e-6)
 
 
 @pytest.mark.slow
