@@ -30,6 +30,8 @@ from typing import NamedTuple, ParamSpec, TypeVar
 import jax
 from jax.experimental.compilation_cache.compilation_cache import reset_cache
 
+from lvsearch.models.kept_traces import keep_traces_in
+
 OFF = "off"
 """The value of LVSEARCH_CACHE that switches the cache off."""
 LEAST_SECONDS = 0.05
@@ -110,6 +112,7 @@ def _set_cache_folder(place: Path) -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", LEAST_SECONDS)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     reset_cache()  # JAX decides at its first program whether there is a cache, which may have been before
+    keep_traces_in(place, _count_read_trace)
 
 
 def remove_oldest_files(folder: Path, most_bytes: int) -> None:
@@ -149,6 +152,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _traces: Counter[str] = Counter()
+_counted: set[tuple[str, str]] = set()
 _traces_when_released = 0
 
 MOST_TRACES = 100
@@ -165,7 +169,9 @@ def counted(kernel: Callable[P, R]) -> Callable[P, R]:
     """Return the function with a counter: every time JAX traces it, the count under its name rises by one.
 
     Apply it inside `jax.jit`, where Python code runs only while a program is traced. `compiles` returns the counts.
+    Programs whose trace is read from disk are counted as well (`models.kept_traces`).
     """
+    _counted.add((kernel.__module__, kernel.__qualname__))
 
     @wraps(kernel)
     def traced(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -173,6 +179,12 @@ def counted(kernel: Callable[P, R]) -> Callable[P, R]:
         return kernel(*args, **kwargs)
 
     return traced
+
+
+def _count_read_trace(kernel: Callable[..., object]) -> None:
+    """Count a program whose trace was read from disk, if its kernel is a counted one."""
+    if (kernel.__module__, kernel.__qualname__) in _counted:
+        _traces[kernel.__name__] += 1
 
 
 def compiles() -> Mapping[str, int]:

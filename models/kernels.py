@@ -12,9 +12,12 @@ most of that is XLA's own overhead between operations. At 4,000 rows of 10 colum
 it. So on a CPU, and only there, programs marked `brief` or `short` are compiled with less effort where their arguments
 have few elements, and programs marked `once` whatever their arguments are. Programs marked `serial` take many small
 steps: on a CPU they run in one thread, and a GPU gets all of their steps at once (`KernelByDevice`).
+
+Programs marked `kept` are not even traced again by a later process, where compiled programs are kept (`kept_traces`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, update_wrapper, wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -22,6 +25,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import get_opaque_trace_state
+
+from lvsearch.models.kept_traces import KeptTraces, Unkept
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -137,6 +142,7 @@ def kernel(
     once: bool = False,
     short: bool = False,
     serial: bool = False,
+    kept: bool = False,
     few: Callable[..., bool] | None = None,
 ) -> Any:
     """Return a decorator that compiles like `jax.jit`, in full precision. The argument names are those of `jax.jit`.
@@ -150,6 +156,9 @@ def kernel(
         samplers that a fit runs for some dozens of sweeps.
     serial: on a CPU, run in the calling thread alone; on a GPU, be launched as one graph. Use it for samplers that take
         many small steps, of which callers run several in threads of their own.
+    kept: keep the traced program on disk wherever it is compiled with less effort on a CPU. Static arguments must be
+        passed by name. Use it for programs of the first answers of a process, whose tracing takes a tenth of a second
+        or more.
     few: a function of the program's arguments that returns True where `brief` and `short` hold; None: where the
         arguments have at most `FEW_ELEMENTS` elements.
     """
@@ -165,7 +174,10 @@ def kernel(
             return program()
         choices = (ONE_THREAD, {}) if serial else SOME_EFFORT if short else LITTLE_EFFORT
         of_platform = {"cpu": choices, "gpu": (ONE_LAUNCH, {})} if serial else {"cpu": choices}
-        return KernelByDevice(precise, program, of_platform, _always if once or serial else few or _have_few_elements)
+        names = (static_argnames,) if isinstance(static_argnames, str) else static_argnames
+        traces = KeptTraces(precise, names) if kept else None
+        is_few = _always if once or serial else few or _have_few_elements
+        return KernelByDevice(precise, program, of_platform, is_few, traces)
 
     return compiled
 
@@ -177,6 +189,7 @@ class KernelByDevice:
     choices: by platform ("cpu", "gpu"), sets of options of XLA's compiler. The first set that the installed version
         accepts is used. On other platforms there are no options.
     few: a function of the arguments that returns True where the options are used.
+    traces: the function's traced programs on disk; None where they are not kept. They are used where the options are.
     """
 
     def __init__(
@@ -185,12 +198,14 @@ class KernelByDevice:
         program: Callable[..., Any],
         choices: Mapping[str, Sequence[Mapping[str, Any]]],
         few: Callable[..., bool],
+        traces: KeptTraces | None = None,
     ) -> None:
         update_wrapper(self, function)
-        self._choices, self._few = choices, few
+        self._choices, self._few, self._traces = choices, few, traces
         self._optimised = program()
         self._program = program
         self._with_options: dict[str, Any] = {}
+        self._options: dict[str, Mapping[str, Any]] = {}
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         # inside another program nothing is compiled separately, JAX rejects compiler options, lengths may be symbols
@@ -200,8 +215,11 @@ class KernelByDevice:
         if platform not in self._choices or not self._few(*args, **kwargs):
             return self._optimised(*args, **kwargs)
         if platform not in self._with_options:
-            options = _first_known(self._choices[platform])
-            self._with_options[platform] = self._program(compiler_options=options)
+            self._options[platform] = _first_known(self._choices[platform])
+            self._with_options[platform] = self._program(compiler_options=self._options[platform])
+        if self._traces is not None:
+            with suppress(Unkept):
+                return self._traces.call(platform, self._options[platform], args, kwargs)
         return self._with_options[platform](*args, **kwargs)
 
     def trace(self, *args: Any, **kwargs: Any) -> Any:

@@ -29,10 +29,10 @@ class AllocationState(NamedTuple):
     nor on parameters (carriers).
     """
 
-    labels: Int[Array, "row *place particle"]
-    log_hyper: dict[str, Float[Array, "number particle"]]
-    log_rows: Float[Array, " particle"]
-    cells: Float[Array, "partial dim particle"] | None = None
+    labels: Int[Array | np.ndarray, "row *place particle"]
+    log_hyper: dict[str, Float[Array | np.ndarray, "number particle"]]
+    log_rows: Float[Array | np.ndarray, " particle"]
+    cells: Float[Array | np.ndarray, "partial dim particle"] | None = None
 
 
 @runtime_checkable

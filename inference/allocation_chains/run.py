@@ -440,7 +440,7 @@ def run_one_more_block(
         return new._replace(places=wider.n_places, warm_up_left=warm_up_blocks, draws=NO_DRAWS, **nothing)
 
 
-@kernel(once=True, short=True, static_argnames=("warming_up",))
+@kernel(once=True, short=True, kept=True, static_argnames=("warming_up",))
 def advance(
     chain: AllocationChain, key: Array, state: AllocationState, *, warming_up: bool = False
 ) -> tuple[

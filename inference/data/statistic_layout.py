@@ -37,18 +37,20 @@ class StatisticLayout(NamedTuple):
         shapes = tuple(leaf.shape for leaf in jax.tree.leaves(statistics))
         return cls(jax.tree.structure(statistics), shapes, tuple(once or [False] * len(shapes)))
 
-    def pack(self, statistics: Any) -> Float[Array, "*things statistic"]:
+    def pack(self, statistics: Any) -> Float[Array | np.ndarray, "*things statistic"]:
         """Return the statistics of many things, each array (things…, its own shape…), as one (things…, statistic).
 
-        statistics: a pytree with the structure of the layout.
+        statistics: a pytree with the structure of the layout. If all its arrays are NumPy's, so is the result, and no
+            program is compiled.
         """
         leaves = jax.tree.leaves(statistics)
+        on_host = all(isinstance(leaf, np.ndarray) for leaf in leaves)
         flat = [
-            jnp.asarray(leaf).reshape((*jnp.shape(leaf)[: jnp.ndim(leaf) - len(shape)], math.prod(shape)))
-            for leaf, shape in zip(leaves, self.shapes, strict=True)
+            leaf.reshape((*leaf.shape[: leaf.ndim - len(shape)], math.prod(shape)))
+            for leaf, shape in zip(leaves if on_host else map(jnp.asarray, leaves), self.shapes, strict=True)
         ]
         packed = [leaf[..., :1] if once else leaf for leaf, once in zip(flat, self.once, strict=True)]
-        return jnp.concatenate(packed, axis=-1)
+        return np.concatenate(packed, axis=-1) if on_host else jnp.concatenate(packed, axis=-1)
 
     def unpack(self, packed: Float[Array | np.ndarray, "*things statistic"]) -> Any:
         """Return one array (things…, statistic) taken apart into the arrays of the statistics: the inverse of `pack`.
@@ -59,7 +61,8 @@ class StatisticLayout(NamedTuple):
         for part, shape, once in zip(self._parts(), self.shapes, self.once, strict=True):
             leaf, whole = packed[..., part], (*packed.shape[:-1], *shape)
             if once:
-                leaf = jnp.broadcast_to(leaf, (*packed.shape[:-1], math.prod(shape)))
+                wide = (*packed.shape[:-1], math.prod(shape))
+                leaf = np.broadcast_to(leaf, wide) if isinstance(leaf, np.ndarray) else jnp.broadcast_to(leaf, wide)
             leaves.append(leaf.reshape(whole))
         return jax.tree.unflatten(self.structure, leaves)
 

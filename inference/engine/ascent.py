@@ -68,5 +68,5 @@ def sweep_until_settled(
         settled = (trace.sweeps > 1) & ~(last[1] - last[0] > tolerance)
         return (trace.sweeps < jnp.minimum(sweeps, TRACE_LENGTH)) & ~settled
 
-    start = AscentTrace(beliefs, l, jnp.full(TRACE_LENGTH, -jnp.inf, dtype), jnp.asarray(0))
+    start = AscentTrace(beliefs, l, jnp.full(TRACE_LENGTH, -jnp.inf, dtype), jnp.asarray(0, int))
     return jax.lax.while_loop(going, body, (start, jnp.full(2, -jnp.inf, dtype)))[0]

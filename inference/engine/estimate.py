@@ -155,7 +155,7 @@ def pad_axes(
     return out
 
 
-@kernel(static_argnames=("capacity",), brief=True)
+@kernel(static_argnames=("capacity",), brief=True, kept=True)
 @counted
 def beliefs_of(
     model: Model, natural: dict[str, Statistics], size: tuple[Array | int, ...], *, capacity: tuple[int, ...]

@@ -267,7 +267,7 @@ def floating_dtype(tree: Any) -> Any:
     return jax.tree.leaves(tree)[0].dtype
 
 
-@kernel(static_argnames=("layout", "capacity"), brief=True)
+@kernel(static_argnames=("layout", "capacity"), brief=True, kept=True)
 @counted
 def ascend_rows(
     model: MixtureModel,
@@ -325,7 +325,7 @@ class MixtureSurvey(NamedTuple):
     together: Float[Array, "component component"]
 
 
-@kernel(static_argnames=("layout", "capacity"), brief=True)
+@kernel(static_argnames=("layout", "capacity"), brief=True, kept=True)
 @counted
 def survey(
     model: MixtureModel,
@@ -388,7 +388,7 @@ def gains_together(
     return jnp.where(exists[:, None] & exists, gains, -jnp.inf)
 
 
-@kernel(static_argnames=("layout", "capacity"), brief=True)
+@kernel(static_argnames=("layout", "capacity"), brief=True, kept=True)
 @counted
 def beliefs_from(
     model: MixtureModel,

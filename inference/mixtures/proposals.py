@@ -50,7 +50,7 @@ class Cuts(NamedTuple):
         return coordinates @ np.asarray(self.directions[component]) > float(self.middles[component])
 
 
-@kernel(static_argnames=("layout",), brief=True)
+@kernel(static_argnames=("layout",), brief=True, kept=True)
 @counted
 def find_cuts(
     component: Component, shares: Float[Array, "tile row component"], tiles: RowTiles, *, layout: PackedColumns

@@ -65,7 +65,7 @@ def layout_of(component: Component, n_dims: int, complete: bool) -> PackedColumn
     return PackedColumns(n_dims, tuple(np.flatnonzero(varying).tolist()), constants)
 
 
-@kernel(brief=True)
+@kernel(brief=True, kept=True)
 def _probed(
     component: Component, probe: Float[Array | np.ndarray, "row dim"]
 ) -> tuple[Float[Array, " packed"], Bool[Array, " packed"]]:
@@ -217,7 +217,7 @@ class PreparedRows(NamedTuple):
     n_rows: int
 
 
-@kernel(brief=True)
+@kernel(brief=True, kept=True)
 def coordinates_and_carriers(component: Component, rows: Row) -> tuple[Float[Array, "row dim"], Float[Array, " row"]]:
     """Return the rows in the coordinates of this kind of component, and log h(x) of each row.
 
@@ -271,7 +271,7 @@ def increments(component: Component, coordinates: Any, observed: Any) -> Any:
     return jax.vmap(component.increment)(coordinates, observed)
 
 
-@kernel(static_argnames=("n_dims",), brief=True)
+@kernel(static_argnames=("n_dims",), brief=True, kept=True)
 def prior_of(component: Component, *, n_dims: int) -> Any:
     """Return the natural parameters of a component's conjugate prior, which are those of a component without rows.
 

@@ -22,7 +22,7 @@ compile and stay for the whole chain.
 """
 
 
-@kernel(static_argnames=("capacity",), brief=True)
+@kernel(static_argnames=("capacity",), brief=True, kept=True)
 @counted
 def sequential_pass(
     model: MixtureModel,
