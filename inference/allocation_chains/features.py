@@ -34,7 +34,7 @@ import numpy as np
 from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.allocation_chains.contract import AllocationState
+from lvsearch.inference.allocation_chains.contract import AllocationState, state_on_host
 from lvsearch.inference.allocation_chains.feature_rows import (
     FeatureData,
     FeatureParameters,
@@ -116,7 +116,7 @@ class FeatureChain(eqx.Module):
         """
         more = self.n_places - labels.shape[1]
         wider = np.pad(labels, ((0, 0), (0, more), (0, 0)))
-        return AllocationState(wider, dict(log_hyper), np.zeros(labels.shape[2]))
+        return state_on_host(wider, log_hyper)
 
     def step(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
         """Return the states after draws of K, of all rows' features one row after another, some replacements by an

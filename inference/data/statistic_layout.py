@@ -37,20 +37,28 @@ class StatisticLayout(NamedTuple):
         shapes = tuple(leaf.shape for leaf in jax.tree.leaves(statistics))
         return cls(jax.tree.structure(statistics), shapes, tuple(once or [False] * len(shapes)))
 
-    def pack(self, statistics: Any) -> Float[Array | np.ndarray, "*things statistic"]:
+    def pack(self, statistics: Any) -> Float[Array, "*things statistic"]:
         """Return the statistics of many things, each array (things…, its own shape…), as one (things…, statistic).
 
-        statistics: a pytree with the structure of the layout. If all its arrays are NumPy's, so is the result, and no
-            program is compiled.
+        statistics: a pytree with the structure of the layout.
         """
+        return jnp.concatenate(self._flattened(jax.tree.map(jnp.asarray, statistics)), axis=-1)
+
+    def pack_on_host(self, statistics: Any) -> Float[np.ndarray, "*things statistic"]:
+        """Return what `pack` returns as a NumPy array, for which no program is compiled.
+
+        statistics: a pytree with the structure of the layout.
+        """
+        return np.concatenate(self._flattened(jax.tree.map(np.asarray, statistics)), axis=-1)
+
+    def _flattened(self, statistics: Any) -> list[Any]:
+        """Return each array of the statistics with its own axes as one, of length 1 where it is packed `once`."""
         leaves = jax.tree.leaves(statistics)
-        on_host = all(isinstance(leaf, np.ndarray) for leaf in leaves)
         flat = [
             leaf.reshape((*leaf.shape[: leaf.ndim - len(shape)], math.prod(shape)))
-            for leaf, shape in zip(leaves if on_host else map(jnp.asarray, leaves), self.shapes, strict=True)
+            for leaf, shape in zip(leaves, self.shapes, strict=True)
         ]
-        packed = [leaf[..., :1] if once else leaf for leaf, once in zip(flat, self.once, strict=True)]
-        return np.concatenate(packed, axis=-1) if on_host else jnp.concatenate(packed, axis=-1)
+        return [leaf[..., :1] if once else leaf for leaf, once in zip(flat, self.once, strict=True)]
 
     def unpack(self, packed: Float[Array | np.ndarray, "*things statistic"]) -> Any:
         """Return one array (things…, statistic) taken apart into the arrays of the statistics: the inverse of `pack`.

@@ -424,10 +424,9 @@ class IndependentNormalParts(CollapsedMixtureChain):
         totals, squares = (np.moveaxis(digits, 0, -2) for digits in digits_of(values, unit))
         with jax.enable_x64(True):
             prior = _compiled_prior_sums(chain.component.at_prior_means(), n_dims=len(unit))
-            prior = jax.tree.map(np.asarray, prior)  # packed on the host
             layout = StatisticLayout.of(prior)
-            increments = layout.pack(CellSums(0.5 * seen, 0.0 * seen, totals, squares, seen))
-            packed = layout.pack(prior)
+            increments = layout.pack_on_host(CellSums(0.5 * seen, 0.0 * seen, totals, squares, seen))
+            packed = layout.pack_on_host(prior)
         own = chain.component, chain.concentration, chain.size, increments, chain.carriers, chain.tilts
         return cls(*own, chain.weight, packed, chain.anchor, capacity, layout, unit)
 

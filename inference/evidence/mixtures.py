@@ -111,17 +111,17 @@ class CollapsedMixtureChain(RowLabelsChain):
             coordinates, carriers = coordinates_and_carriers(component, units)
             prior = prior_of(component.at_prior_means(), n_dims=units.value.shape[1])
             increments, tilts = variants(component, coordinates, units.observed)
-            prior, increments = jax.tree.map(np.asarray, (prior, increments))  # packed on the host
+            increments = jax.tree.map(np.asarray, increments)
             layout = StatisticLayout.of(prior, _equal_in_all_columns(component, increments))
             return cls(
                 component,
                 np.asarray(model.concentration_at(size), np.float64),
                 np.asarray(size),
-                layout.pack(increments),
+                layout.pack_on_host(increments),
                 np.asarray(carriers),
                 np.asarray(tilts),
                 weight,
-                np.asarray(layout.pack(prior), np.float64),
+                np.asarray(layout.pack_on_host(prior), np.float64),
                 None,
                 capacity,
                 layout,
