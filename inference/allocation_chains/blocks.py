@@ -35,7 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.allocation_chains.contract import AllocationState
+from lvsearch.inference.allocation_chains.contract import AllocationState, state_on_host
 from lvsearch.inference.allocation_chains.partitions import PartitionChain
 from lvsearch.inference.allocation_chains.seating import SeatPrior, log_part_weights
 from lvsearch.inference.block_models.chain import layout_of, packed_cells
@@ -151,13 +151,13 @@ class BlockPartitionChain(eqx.Module):
             scattered = draws.integers(0, np.where(kind < 2, places, max(1, places // 4)), (number, particles))
             labels.append(np.where(kind == 2, 0, scattered))
         labels[0] = np.where((kind < 2) | (np.asarray(self.weight)[:, None] == 0), -1, labels[0])
-        return AllocationState(jnp.asarray(np.concatenate(labels), jnp.int32), {}, jnp.zeros(particles))
+        return state_on_host(np.concatenate(labels).astype(np.int32), {})
 
     def resume(
         self, labels: np.ndarray, log_hyper: Mapping[str, np.ndarray], cells: np.ndarray | None = None
     ) -> AllocationState:
         """Return states with these labels, (row + column, particle). log_hyper, cells: not used; there are none."""
-        return AllocationState(jnp.asarray(labels), {}, jnp.zeros(labels.shape[1]))
+        return state_on_host(labels, {})
 
     def warm_up(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
         """Return the states after a step: there are no other moves."""

@@ -10,7 +10,7 @@ parts of its own. Tables over sizes have one axis for each size variable.
 """
 
 from collections.abc import Mapping
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
@@ -38,6 +38,15 @@ class AllocationState(NamedTuple):
     log_hyper: dict[str, Float[Array, "number particle"]]
     log_rows: Float[Array, " particle"]
     cells: Float[Array, "partial dim particle"] | None = None
+
+
+def state_on_host(labels: np.ndarray, log_hyper: Mapping[str, Any], cells: np.ndarray | None = None) -> AllocationState:
+    """Return a state of NumPy arrays, to begin or to go on with. Arrays of JAX would each take a program to make.
+
+    labels, log_hyper, cells: the fields of the state; `log_rows` is 0.
+    """
+    arrays: Any = labels, dict(log_hyper), np.zeros(labels.shape[-1]), cells
+    return AllocationState(*arrays)
 
 
 @runtime_checkable

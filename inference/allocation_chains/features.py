@@ -34,7 +34,7 @@ import numpy as np
 from jax.scipy.special import gammaln, logsumexp
 from jaxtyping import Array, Float, Int, Key
 
-from lvsearch.inference.allocation_chains.contract import AllocationState
+from lvsearch.inference.allocation_chains.contract import AllocationState, state_on_host
 from lvsearch.inference.allocation_chains.feature_rows import (
     FeatureData,
     FeatureParameters,
@@ -115,10 +115,8 @@ class FeatureChain(eqx.Module):
         cells: not used; missing cells are summed out.
         """
         more = self.n_places - labels.shape[1]
-        wider = jnp.pad(jnp.asarray(labels), ((0, 0), (0, more), (0, 0)))
-        return AllocationState(
-            wider, {name: jnp.asarray(each) for name, each in log_hyper.items()}, jnp.zeros(labels.shape[2])
-        )
+        wider = np.pad(labels, ((0, 0), (0, more), (0, 0)))
+        return state_on_host(wider, log_hyper)
 
     def step(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
         """Return the states after draws of K, of all rows' features one row after another, some replacements by an

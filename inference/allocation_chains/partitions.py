@@ -28,7 +28,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from lvsearch.inference.allocation_chains.contract import AllocationState
+from lvsearch.inference.allocation_chains.contract import AllocationState, state_on_host
 from lvsearch.inference.allocation_chains.seating import SeatPrior, Seats
 from lvsearch.inference.annealing.draws import choose_in_proportion
 from lvsearch.inference.annealing.hyperparameters import LogHyper
@@ -134,18 +134,13 @@ class PartitionChain(eqx.Module):
         labels = np.where(np.asarray(self.mixture.weight)[:, None] > 0, labels, -1).astype(np.int32)
         log_hyper = {} if self.hyper is None else self.hyper.first_hyper(generator(key_hyper), particles)
         cells = None if self.partial is None else self.partial.first_cells(particles)
-        return AllocationState(jnp.asarray(labels), log_hyper, jnp.zeros(particles), cells)
+        return state_on_host(labels, log_hyper, cells)
 
     def resume(
         self, labels: np.ndarray, log_hyper: Mapping[str, np.ndarray], cells: np.ndarray | None = None
     ) -> AllocationState:
         """Return states with these labels, (row, particle), hyper-parameters, and cells of rows that lack some."""
-        return AllocationState(
-            jnp.asarray(labels),
-            {name: jnp.asarray(each) for name, each in log_hyper.items()},
-            jnp.zeros(labels.shape[1]),
-            None if cells is None else jnp.asarray(cells),
-        )
+        return state_on_host(labels, log_hyper, cells)
 
     def warm_up(self, key: Key[Array, ""], state: AllocationState) -> AllocationState:
         """Return the states after a step: there are no other moves."""

@@ -122,7 +122,7 @@ def draw_log_hyper(
 
 def draw_log_hyper_on_host(
     random: np.random.Generator, courses: Mapping[str, Course], n_values: Mapping[str, int], particles: int
-) -> LogHyper:
+) -> dict[str, Float[np.ndarray, "column particle"]]:
     """Draw what `draw_log_hyper` draws on the host, for which no program is compiled.
 
     random: the source of random numbers, which changes.
@@ -135,7 +135,7 @@ def draw_log_hyper_on_host(
         columns = (n_values[name], particles)
         # Gamma(a) is Gamma(a + 1) times u^(1/a), with uniform u; on the log scale small shapes do not underflow
         boost = random.exponential(size=columns) / shape
-        log_hyper[name] = jnp.asarray(np.log(random.gamma(shape + 1, size=columns)) - boost - np.log(rate))
+        log_hyper[name] = np.log(random.gamma(shape + 1, size=columns)) - boost - np.log(rate)
     return log_hyper
 
 

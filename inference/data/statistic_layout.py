@@ -42,13 +42,23 @@ class StatisticLayout(NamedTuple):
 
         statistics: a pytree with the structure of the layout.
         """
+        return jnp.concatenate(self._flattened(jax.tree.map(jnp.asarray, statistics)), axis=-1)
+
+    def pack_on_host(self, statistics: Any) -> Float[np.ndarray, "*things statistic"]:
+        """Return what `pack` returns as a NumPy array, for which no program is compiled.
+
+        statistics: a pytree with the structure of the layout.
+        """
+        return np.concatenate(self._flattened(jax.tree.map(np.asarray, statistics)), axis=-1)
+
+    def _flattened(self, statistics: Any) -> list[Any]:
+        """Return each array of the statistics with its own axes as one, of length 1 where it is packed `once`."""
         leaves = jax.tree.leaves(statistics)
         flat = [
-            jnp.asarray(leaf).reshape((*jnp.shape(leaf)[: jnp.ndim(leaf) - len(shape)], math.prod(shape)))
+            leaf.reshape((*leaf.shape[: leaf.ndim - len(shape)], math.prod(shape)))
             for leaf, shape in zip(leaves, self.shapes, strict=True)
         ]
-        packed = [leaf[..., :1] if once else leaf for leaf, once in zip(flat, self.once, strict=True)]
-        return jnp.concatenate(packed, axis=-1)
+        return [leaf[..., :1] if once else leaf for leaf, once in zip(flat, self.once, strict=True)]
 
     def unpack(self, packed: Float[Array | np.ndarray, "*things statistic"]) -> Any:
         """Return one array (things…, statistic) taken apart into the arrays of the statistics: the inverse of `pack`.
@@ -59,7 +69,8 @@ class StatisticLayout(NamedTuple):
         for part, shape, once in zip(self._parts(), self.shapes, self.once, strict=True):
             leaf, whole = packed[..., part], (*packed.shape[:-1], *shape)
             if once:
-                leaf = jnp.broadcast_to(leaf, (*packed.shape[:-1], math.prod(shape)))
+                wide = (*packed.shape[:-1], math.prod(shape))
+                leaf = np.broadcast_to(leaf, wide) if isinstance(leaf, np.ndarray) else jnp.broadcast_to(leaf, wide)
             leaves.append(leaf.reshape(whole))
         return jax.tree.unflatten(self.structure, leaves)
 

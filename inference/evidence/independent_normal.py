@@ -423,10 +423,10 @@ class IndependentNormalParts(CollapsedMixtureChain):
         unit = unit_of(values)
         totals, squares = (np.moveaxis(digits, 0, -2) for digits in digits_of(values, unit))
         with jax.enable_x64(True):
-            prior = prior_sums(chain.component.at_prior_means(), len(unit))
+            prior = _compiled_prior_sums(chain.component.at_prior_means(), n_dims=len(unit))
             layout = StatisticLayout.of(prior)
-            increments = np.asarray(layout.pack(CellSums(0.5 * seen, 0.0 * seen, totals, squares, seen)))
-            packed = np.asarray(layout.pack(prior), np.float64)
+            increments = layout.pack_on_host(CellSums(0.5 * seen, 0.0 * seen, totals, squares, seen))
+            packed = layout.pack_on_host(prior)
         own = chain.component, chain.concentration, chain.size, increments, chain.carriers, chain.tilts
         return cls(*own, chain.weight, packed, chain.anchor, capacity, layout, unit)
 
@@ -465,6 +465,9 @@ def prior_sums(component: Component, n_dims: int) -> CellSums:
     none = 0.0 * prior.precision_mean
     digits = jnp.broadcast_to(none, (N_DIGITS, n_dims)), jnp.broadcast_to(none, (N_SQUARE_DIGITS, n_dims))
     return CellSums(prior.log_precision + 0.5, prior.negative_precision, *digits, none)
+
+
+_compiled_prior_sums = kernel(static_argnames=("n_dims",), brief=True)(prior_sums)
 
 
 def diagonal_form(model: IndependentNormalMixture) -> FiniteMixture:

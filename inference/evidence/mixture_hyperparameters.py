@@ -136,7 +136,9 @@ class HyperMixture(ParticleArrays):
         """Draw the logarithms of the hyper-parameters from q, as {name: (column, particle)}."""
         return draw_log_hyper(key, self.courses, count_values(self.component.hyper_axes, self.n_dims), particles)
 
-    def first_hyper(self, random: np.random.Generator, particles: int) -> LogHyper:
+    def first_hyper(
+        self, random: np.random.Generator, particles: int
+    ) -> dict[str, Float[np.ndarray, "column particle"]]:
         """Draw the logarithms of the hyper-parameters from q on the host, for which no program is compiled, as {name:
         (column, particle)}.
 

@@ -40,7 +40,7 @@ from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.data.statistic_layout import StatisticLayout
 from lvsearch.inference.engine.estimate import check_size
 from lvsearch.inference.evidence.variant_labels import CollapsedState, Joining, RowLabelsChain, RowScores
-from lvsearch.inference.mixtures.rows import coordinates_and_carriers, variants
+from lvsearch.inference.mixtures.rows import coordinates_and_carriers, prior_of, variants
 from lvsearch.models.components import Component
 from lvsearch.models.components.arguments import refuse_partial_rows
 from lvsearch.models.contract import HyperparameterArray
@@ -112,18 +112,19 @@ class CollapsedMixtureChain(RowLabelsChain):
             )
         with jax.enable_x64(True):
             coordinates, carriers = coordinates_and_carriers(component, units)
-            prior = component.at_prior_means().prior(units.value.shape[1])
+            prior = prior_of(component.at_prior_means(), n_dims=units.value.shape[1])
             increments, tilts = variants(component, coordinates, units.observed)
+            increments = jax.tree.map(np.asarray, increments)
             layout = StatisticLayout.of(prior, _equal_in_all_columns(component, increments))
             return cls(
                 component,
                 np.asarray(model.concentration_at(size), np.float64),
                 np.asarray(size),
-                np.asarray(layout.pack(increments)),
+                layout.pack_on_host(increments),
                 np.asarray(carriers),
                 np.asarray(tilts),
                 weight,
-                np.asarray(layout.pack(prior), np.float64),
+                np.asarray(layout.pack_on_host(prior), np.float64),
                 None,
                 capacity,
                 layout,
@@ -592,7 +593,8 @@ def _equal_in_all_columns(component: Component, increments: Any) -> list[bool]:
     So are counts of cells where no cell is missing. Such a statistic is stored and evaluated once: sweeps over ten
     columns take 44 % less time. At least one statistic keeps its columns.
 
-    component: the kind of component. increments: statistics of each row in each variant, leaves (row, variant, …).
+    component: the kind of component. increments: statistics of each row in each variant, leaves (row, variant, …), on
+        the host.
     """
     leaves = jax.tree.leaves(increments)
     if component.prior_family.event_ndim:  # columns are not independent
@@ -600,11 +602,10 @@ def _equal_in_all_columns(component: Component, increments: Any) -> list[bool]:
     n_dims = leaves[0].shape[-1]
     apart = 1 + np.arange(n_dims) / n_dims  # a number for each column, where hyper-parameters may have one
     numbers = {name: apart if component.hyper_axes[name] else 1.0 for name in component.inferred}
-    priors = [np.asarray(each) for each in jax.tree.leaves(component.with_numbers(numbers).prior(n_dims))]
-    own = [np.asarray(leaf) for leaf in leaves]
+    priors = map(np.asarray, jax.tree.leaves(prior_of(component.with_numbers(numbers), n_dims=n_dims)))
     equal = [
         prior.shape == (n_dims,) and bool((prior == prior[0]).all() and (leaf == leaf[..., :1]).all())
-        for prior, leaf in zip(priors, own, strict=True)
+        for prior, leaf in zip(priors, leaves, strict=True)
     ]
     return [False, *equal[1:]] if all(equal) else equal
 

@@ -22,16 +22,17 @@ parameters λ(h), and n the entry of N⁻¹ at e,
 so a slice weighs its draws by one number of each component.
 """
 
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 from scipy.special import gammaln
 
-from lvsearch.inference.annealing.hyperparameters import LogHyper, slice_sample
+from lvsearch.inference.annealing.hyperparameters import LogHyper, count_values, slice_sample
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.estimate import capacity_of
 from lvsearch.inference.evidence.mixture_hyperparameters import (
@@ -408,53 +409,34 @@ class HyperFullCovariances(HyperMixture):
         temperature: t of the rows, from 0 (the start of the annealing path) to 1 (the posterior).
         hyper_temperature: t of the hyper-parameters' own distribution, from 0 (q) to 1 (their prior).
         """
-        log_hyper, own = dict(state.log_hyper), state.mixture.natural
-        names = list(enumerate(self.courses))
-        for number, name in reversed(names) if backward else names:
-            key_name = jax.random.fold_in(key, number)
-            course = self.courses[name].gamma_at(hyper_temperature)
-            log_hyper[name], own = self._move_entries(
-                key_name, log_hyper[name], own, name, course, temperature, backward
+        entries, own = self._entries(), state.mixture.natural
+        courses = [self.courses[name].gamma_at(hyper_temperature) for name in self.courses]
+        start = jnp.concatenate([state.log_hyper[name] for name in self.courses])
+        keys_of_names = jax.vmap(partial(jax.random.fold_in, key))(jnp.arange(len(self.courses)))
+        key_of_name = keys_of_names[entries.name]
+        keys = jnp.where(entries.is_alone, key_of_name, jax.vmap(jax.random.fold_in)(key_of_name, entries.column))
+        shapes, rates = (
+            jnp.concatenate(
+                [jnp.broadcast_to(jnp.ravel(each), n) for each, n in zip(of_names, entries.n_columns, strict=True)]
             )
-        return log_hyper
-
-    def _move_entries(
-        self,
-        key: Array,
-        start: Array,
-        own: Inverses,
-        name: str,
-        course: tuple[Array, Array],
-        temperature: Array,
-        backward: bool,
-    ) -> tuple[Array, Inverses]:
-        """Move the entries of one hyper-parameter, one column after another, by slice sampling.
-
-        start: log of the hyper-parameter, (column, particle).
-        own: the components' inverses under `start`.
-        name: the name of the hyper-parameter.
-        course: shape and rate of its own Gamma distribution.
-        temperature: t of the rows.
-        backward: True to take the columns in reverse order.
-
-        Returns the new logs, and the inverses under them.
-        """
-        chain, n_columns = self.mixture, len(start)
-        of_columns = self.component.hyper_axes[name]
-        shapes, rates = (jnp.broadcast_to(jnp.ravel(each), n_columns) for each in course)
+            for of_names in zip(*courses, strict=True)
+        )
+        chain, exists = self.mixture, self.mixture.exists()
         prior_degrees = jnp.asarray(chain.prior.half_log_determinant) + self.n_dims
-        exists, constant = chain.exists(), self._gaussians.least_spread if of_columns else 0.0
+        sides, constants, counts = (
+            jnp.asarray(each, kind)
+            for each, kind in ((entries.side, int), (entries.constant, start.dtype), (entries.counted, start.dtype))
+        )
 
         def one(index: Array, carry: tuple[Array, Inverses]) -> tuple[Array, Inverses]:
-            """Move the entry of one column, and update the inverses."""
+            """Move one entry, and update the inverses."""
             value, own = carry
-            column = n_columns - 1 - index if backward else index
-            shape, rate = shapes[column], rates[column]
-            side = column if of_columns else self.n_dims
-            now, entry, counted = value[column], own.inverse[side, side], 0.0 if of_columns else 1.0
+            place = len(start) - 1 - index if backward else index
+            side, constant, counted = sides[place], constants[place], counts[place]
+            now, entry = value[place], own.inverse[side, side]
 
             def density(log_value: Array) -> Array:
-                """Return log π_t of this column's entry up to a constant, (1, particle), nats."""
+                """Return log π_t of this entry up to a constant, (1, particle), nats."""
                 more = jnp.exp(log_value) - jnp.exp(now)
                 # A(λ(h') + S_k) − A(λ(h) + S_k), minus the same for an empty component
                 of_empty = jnp.log(jnp.exp(log_value) + constant) - jnp.log(jnp.exp(now) + constant)
@@ -462,17 +444,58 @@ class HyperFullCovariances(HyperMixture):
                 of_count = (own.degrees - self.n_dims) * jnp.log1p(counted * more / own.count)
                 of_count = of_count - counted * (prior_degrees - self.n_dims) * (log_value - now)
                 gain = jnp.where(exists, 0.5 * (of_count - of_matrix), 0.0).sum(0)
-                return shape * log_value - rate * jnp.exp(log_value) + temperature * gain
+                return shapes[place] * log_value - rates[place] * jnp.exp(log_value) + temperature * gain
 
-            key_column = jax.random.fold_in(key, column) if n_columns > 1 else key
-            moved = slice_sample(key_column, now[None], density)[0]
+            moved = slice_sample(keys[place], now[None], density)[0]
             # the move adds (h' − h) e eᵀ to every matrix N
             more = jnp.broadcast_to(jnp.exp(moved) - jnp.exp(now), entry.shape)
             direction = Direction(own.inverse[side], entry)
             own = add_square(own, direction, more, jnp.zeros_like(more), counted * more)
-            return value.at[column].set(moved), own
+            return value.at[place].set(moved), own
 
-        return jax.lax.fori_loop(0, n_columns, one, (start, own))
+        # one loop over the entries of all hyper-parameters: a loop for each would be as many times the program
+        moved, _ = jax.lax.fori_loop(0, len(start), one, (start, own))
+        parts = jnp.split(moved, np.cumsum(entries.n_columns)[:-1])
+        return dict(zip(self.courses, parts, strict=True))
+
+    def _entries(self) -> "HyperEntries":
+        """Return where the entries of all hyper-parameters stand in the matrices N."""
+        n_columns = count_values(self.component.hyper_axes, self.n_dims)
+        each = [(number, name, column) for number, name in enumerate(self.courses) for column in range(n_columns[name])]
+        of_columns = np.array([bool(self.component.hyper_axes[name]) for _, name, _ in each])
+        column = np.array([column for _, _, column in each])
+        return HyperEntries(
+            np.array([number for number, _, _ in each]),
+            column,
+            np.array([n_columns[name] == 1 for _, name, _ in each]),
+            np.where(of_columns, column, self.n_dims),
+            np.where(of_columns, self._gaussians.least_spread, 0.0),
+            np.where(of_columns, 0.0, 1.0),
+            tuple(n_columns[name] for name in self.courses),
+        )
+
+
+class HyperEntries(NamedTuple):
+    """The entries of the matrices N that hyper-parameters are in, in the order in which they move.
+
+    | field | meaning |
+    |---|---|
+    | `name` | the number of the hyper-parameter, (entry,) |
+    | `column` | the column of the data that the entry belongs to; 0 if all share the hyper-parameter, (entry,) |
+    | `is_alone` | True if the hyper-parameter has this entry alone, (entry,) |
+    | `side` | the row and column of N in which the entry stands, (entry,) |
+    | `constant` | what is added to the hyper-parameter there in an empty component, (entry,) |
+    | `counted` | 1 for the number of rows κ, else 0, (entry,) |
+    | `n_columns` | the number of entries of each hyper-parameter |
+    """
+
+    name: Int[np.ndarray, " entry"]
+    column: Int[np.ndarray, " entry"]
+    is_alone: Bool[np.ndarray, " entry"]
+    side: Int[np.ndarray, " entry"]
+    constant: Float[np.ndarray, " entry"]
+    counted: Float[np.ndarray, " entry"]
+    n_columns: tuple[int, ...]
 
 
 def labels_chain_of_full_covariances(

@@ -79,9 +79,9 @@ class PartialRows(eqx.Module):
         filled = np.pad(filled, ((0, padding), (0, 0)))
         return cls(component, np.asarray(len(partial)), places, filled, missing, y, has_cells, most)
 
-    def first_cells(self, particles: int) -> Float[Array, "partial dim particle"]:
+    def first_cells(self, particles: int) -> Float[np.ndarray, "partial dim particle"]:
         """Return the cells with which particles begin: missing ones are where one Gaussian expects them."""
-        return jnp.asarray(np.repeat(self.coordinates[..., None], particles, axis=-1))
+        return np.repeat(self.coordinates[..., None], particles, axis=-1)
 
     def fill(self, cells: Float[Array, "partial dim particle"]) -> Float[Array, "row dim particle"]:
         """Return all rows in every particle, (row, dim, particle). cells: those of the rows with missing ones."""

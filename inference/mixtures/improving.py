@@ -290,7 +290,7 @@ class RowsRun(ABC, Generic[Owner]):
 
     def ideas(self, standing: Standing) -> Iterator[Idea[np.ndarray]]:
         """Yield the proposals for a fit, the most promising first."""
-        components = self.owner.components.with_expected_numbers(standing.trace.beliefs.mean)
+        components = self.owner.components.with_expected_numbers(on_host(standing.trace.beliefs.mean))
         cuts = find_cuts(components, self.in_tiles(standing.shares), self.tiles, layout=self.owner.prepared.layout)
         coordinates = self.coordinates(len(standing.shares))
         most = self.owner.settings.proposals
