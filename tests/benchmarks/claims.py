@@ -394,7 +394,7 @@ CLAIMS = (
         full_minutes=120,
     ),
     Claim(
-        "How far is annealed evidence of a factorisation, around a fit, from the best known, in shares of its hysteresis?",
+        "How far is annealed evidence of a factorisation, around a fit, from the best known?",
         "hysteresis_around_fit.py",
         words("--tumours 30 --planted 3 --sizes 3 --fits 1"),
         (),
