@@ -1,4 +1,4 @@
-"""How far annealed evidence of a factorisation, around a fit, is from the best known, in shares of its hysteresis.
+"""Measure how far annealed evidence of a factorisation around a fit is from the best known, in shares of hysteresis.
 
     python tests/benchmarks/hysteresis_around_fit.py                                     # 200 tumours, 9 planted
     python tests/benchmarks/hysteresis_around_fit.py --sizes 9 12 --fits 1 --long 2880   # beside one long annealing
