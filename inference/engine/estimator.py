@@ -173,6 +173,12 @@ class Estimator(Protocol):
         """
         ...
 
+    def bend_below(self, fit: Estimate) -> int | None:
+        """Return the size at which the log likelihood bends as components are removed from a fit, for models with one
+        size variable; None if it does not bend, or if nothing is known of bends.
+        """
+        ...
+
     def continue_fit(self, size: tuple[int, ...], key: Array, start: Estimate) -> Estimate:
         """Return a fit that begins at a fit of the same size to other data; components keep their numbers.
 
@@ -232,6 +238,10 @@ class BaseEstimator:
         size: how many components, for each size variable. key: the random key of the start.
         """
         return self.fit(size, key, None)
+
+    def bend_below(self, fit: Estimate) -> int | None:
+        """Return None: nothing is known of bends. A subclass that removes components from fits has its own."""
+        return None
 
     def continue_fit(self, size: tuple[int, ...], key: Array, start: Estimate) -> Estimate:
         """Return a fit that begins at a fit of the same size to other data; components keep their numbers.

@@ -247,7 +247,18 @@ class TopicEstimator(BaseEstimator):
         bend = None if start is None else start.bend
         return Estimate(model, size, {"topic_word": natural}, lower, np.inf, passes + wanted, bend)
 
-    def _remove_topics(self, start: Estimate, model: LDA, n_topics: int) -> Estimate:
+    def bend_below(self, fit: Estimate) -> int | None:
+        """Return the number of topics at which the words' leave-one-out log likelihood bends as topics are removed from
+        a fit, down to half of them; None if it does not bend.
+
+        The removals end soon after the bend. Plug-in models, whose fits grow, have none.
+        """
+        if self.plug_in:
+            return None
+        least = max(fit.size[0] // 2, self.model.n_given, 1)
+        return self._remove_topics(fit, self._first_model(fit), least, until_bend=True).bend
+
+    def _remove_topics(self, start: Estimate, model: LDA, n_topics: int, until_bend: bool = False) -> Estimate:
         """Return `start` reduced to `n_topics` topics in small steps, with collapsed passes before each step, and the
         number of topics at which the words' leave-one-out log likelihood bends.
 
@@ -262,6 +273,7 @@ class TopicEstimator(BaseEstimator):
 
         start: a fit of more topics; one of `n_topics` or fewer is returned as it is.
         model: the model with the hyper-parameters of the passes.
+        until_bend: whether to end, with more topics, one step after the one that shows a bend.
         """
         if start.size[0] <= n_topics:
             return start
@@ -280,7 +292,7 @@ class TopicEstimator(BaseEstimator):
             counts = np.maximum(np.asarray(state.total).T[: len(counts)], 0.0)
             sizes.append(len(counts))
             fits.append(fit)
-            if len(counts) <= n_topics:
+            if len(counts) <= n_topics or (until_bend and size_at_bend(sizes[:-1], fits[:-1]) is not None):
                 break
             # of free topics only: those with seeds are neither merged nor left out
             pairs = given + np.stack(closest_pairs(counts[given:].astype(np.float64), n_pairs))

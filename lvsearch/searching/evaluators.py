@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -64,6 +64,8 @@ from lvsearch.sizing.fit import Fit, FitInfo
 from lvsearch.sizing.gains import SizeGain
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.words import size_text
+
+T = TypeVar("T")
 
 
 def brackets_of(found: Sequence[TwoSided], work: Effort, hysteresis_share: float | None = None) -> tuple[Bracket, ...]:
@@ -241,11 +243,11 @@ class ModelEvaluator:
         initial = None if start is None else start.state
         if larger is not None:
             key_larger = self._key_of(larger, trial)
-            initial = self._fit_with_smaller_chunks(
+            initial = self._with_smaller_chunks(
                 larger, lambda estimator: estimator.fit_to_merge(larger, key_larger)
             )
         raise_if_cancelled()
-        estimate = self._fit_with_smaller_chunks(size, lambda estimator: estimator.fit(size, key, initial))
+        estimate = self._with_smaller_chunks(size, lambda estimator: estimator.fit(size, key, initial))
         seconds = time.perf_counter() - began
         origin = _origin(size, start.size if start is not None else larger)
         if math.isnan(estimate.log_lower) or math.isnan(estimate.log_upper):
@@ -260,7 +262,7 @@ class ModelEvaluator:
         if not self.anneals:
             return fit
         if self.first_gain is not None:  # the smallest has no gain: its bound suffices, only differences are compared
-            return self._with_gain(fit, trial) if size > self.smallest_size else fit
+            return self._with_bend_below(self._with_gain(fit, trial), trial) if size > self.smallest_size else fit
         return self._anneal(fit, trial)
 
     def _size_to_merge(self, size: Size) -> Size | None:
@@ -315,6 +317,25 @@ class ModelEvaluator:
             failure = f"what size {fit.size} gains over a smaller one is not a number; it is reported, not ranked"
             return replace(fit, info=replace(info, failure=failure))
         return replace(fit, info=info, gains=(gain,))
+
+    def _with_bend_below(self, fit: Fit, trial: int) -> Fit:
+        """Return the first fit of the first size whose gain is measured with the smaller size at which the log
+        likelihood bends, if its gain is a loss; any other fit as it is.
+
+        Gains then end at a smaller size, and probably at a bend. Halving sizes instead would need fits and gains of
+        sizes far below.
+
+        trial: the number of the attempt at this size, from 0.
+        """
+        is_first = fit.size == (self.first_gain,) and trial == 0
+        loses = bool(fit.gains) and all(max(*gain.forward, *gain.backward) < 0 for gain in fit.gains)
+        if not (is_first and loses) or fit.bend is not None:
+            return fit
+        raise_if_cancelled()
+        began = time.perf_counter()
+        bend = self._with_smaller_chunks(fit.size, lambda estimator: estimator.bend_below(fit.state))
+        info = replace(fit.info, seconds=fit.info.seconds + time.perf_counter() - began)
+        return replace(fit, bend=bend, info=info)
 
     def _anneal_again(self, size: Size, trial: int) -> Fit:
         """Anneal the evidence of a size again, with longer paths, and return the result without a fitted model.
@@ -418,16 +439,17 @@ class ModelEvaluator:
             "and not of the counts, and which is no estimate of the evidence"
         )
 
-    def _fit_with_smaller_chunks(self, size: Size, fit: Callable[[Estimator], Estimate]) -> Estimate:
-        """Return a fit of one size, made with smaller and smaller chunks of data until it has room in memory.
+    def _with_smaller_chunks(self, size: Size, compute: Callable[[Estimator], T]) -> T:
+        """Return what an estimator computes for one size, with smaller and smaller chunks of data until it has room in
+        memory.
 
-        fit: takes the estimator and returns its fit. It is called again with smaller chunks if memory did not suffice.
+        compute: takes the estimator, such as to fit. It is called again with smaller chunks if memory did not suffice.
 
         Raises MemoryError if there is no room even with the smallest chunks.
         """
         while True:
             try:
-                return fit(self._estimator)
+                return compute(self._estimator)
             except (MemoryError, JaxRuntimeError) as error:
                 if not out_of_memory(error) or spans_processes(self.mesh):  # other processes would keep their chunks
                     raise

@@ -674,7 +674,7 @@ def next_measured(
         if further is not None:
             return further
     if curve.gains[0] < SURE * curve.errors[0] and low > least:
-        smaller = _untried([max(least, low // 2)], trials, "the smallest size tried gains nothing")
+        smaller = _untried(_sizes_below(visits, low, least), trials, "the smallest size tried gains nothing")
         return smaller or _size_to_repeat(curve, trials, most_trials, curve.answer(prior))
     for size in curve.measured[curve.contradicted].tolist():
         if trials[size] < most_trials:
@@ -738,6 +738,21 @@ def _sizes_at_bends(visits: Sequence[MeasuredSize], first: int, last: int) -> li
     """
     seen = [bend for visit in reversed(visits) for bend in reversed(visit.bends)]
     return [max(bend, first + 1) for bend in seen if first <= bend < last - (bend == first)]
+
+
+def _sizes_below(visits: Sequence[MeasuredSize], low: int, least: int) -> list[int]:
+    """Return sizes below the smallest measured one, which gains nothing, in the order in which to try them.
+
+    They are the bends below it, the one seen last first, and at last half of it. Where a size at a bend, or above one,
+    gained nothing, steps down from the bend grow: by 1, by 2 further, by 4 further.
+
+    visits: the sizes that the search tried, with their bends.
+    low: the smallest measured size. least: the smallest size that has a gain.
+    """
+    half = max(least, low // 2)
+    seen = [bend for visit in reversed(visits) for bend in reversed(visit.bends)]
+    near = [bend if bend < low else 2 * low - bend - 1 for bend in seen]
+    return [*(size for size in near if size > half), half]
 
 
 def _size_inside_sign_change(curve: EvidenceCurve, visits: Sequence[MeasuredSize]) -> int | None:

@@ -27,11 +27,11 @@ def gains_from_500_words_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "MOST_FROM_PRIOR", 500)
 
 
-def corpus() -> lv.Corpus:
-    """40 documents of 40 words from three topics over 30 words, each document mostly about one."""
+def corpus(n_topics: int = PLANTED, n_documents: int = 40) -> lv.Corpus:
+    """Documents of 40 words from topics over 30 words, each document mostly about one."""
     rng = np.random.default_rng(3)
-    topics = rng.dirichlet(np.full(30, 0.1), PLANTED)
-    proportions = rng.dirichlet(np.full(PLANTED, 0.3), 40)
+    topics = rng.dirichlet(np.full(30, 0.1), n_topics)
+    proportions = rng.dirichlet(np.full(n_topics, 0.3), n_documents)
     return lv.Corpus.from_matrix(np.stack([rng.multinomial(40, each @ topics) for each in proportions]))
 
 
@@ -68,6 +68,20 @@ def test_the_planted_number_is_found_and_fits_begin_with_more_topics(gains_from_
     assert "99 %" not in told
     assert "99 %" not in cut._repr_html_()
     assert cut.plot_posterior().get_title(loc="left") == "Unfinished: no single number yet"
+
+
+@pytest.mark.slow
+def test_where_the_first_size_loses_the_size_at_a_bend_below_it_comes_next(
+    gains_from_500_words_on: None, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(paths, "FIRST_GAIN", 10)
+    result = lv.search(lv.models.LDA(1.0, 0.1), corpus(6, 200), starts=1, progress=False)
+    assert [visit.size for visit in result.visits] == [(1,), (10,), (6,), (7,)]
+    first = result.visits[1]
+    assert first.gain is not None
+    assert first.gain.estimate < 0
+    assert first.bends == (6,)
+    assert result.best_size == (6,)
 
 
 @pytest.mark.slow

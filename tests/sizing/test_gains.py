@@ -178,6 +178,14 @@ def test_the_size_at_a_bend_and_the_next_larger_one_come_before_others():
     assert searched_with_bends(40, {32: 40}) == [16, 32, 40, 41, 40, 41]
 
 
+def test_below_a_first_size_that_loses_come_a_bend_and_then_growing_steps_down_from_it():
+    assert searched_with_bends(40, {64: 40}, first=64) == [64, 40, 41, 40, 41]
+    assert searched_with_bends(40, {64: 41}, first=64) == [64, 41, 40, 40, 41]
+    assert searched_with_bends(39, {64: 44}, first=64)[:6] == [64, 44, 43, 41, 37, 39]
+    assert searched_with_bends(20, {64: 34}, first=64)[:6] == [64, 34, 33, 31, 27, 19]
+    assert searched_with_bends(9, {64: 33}, first=64)[:7] == [64, 33, 32, 30, 26, 18, 9]  # half of 18 comes before 2
+
+
 def test_bends_in_wrong_places_cost_sizes_and_change_no_answer():
     assert searched_with_bends(23, {16: 19, 20: 28, 32: 45})[:3] == [16, 19, 20]
     for wrong in (18, 29):

@@ -562,6 +562,16 @@ def test_a_fit_that_comes_from_more_topics_says_where_the_log_likelihood_bent():
 
 
 @pytest.mark.thorough
+def test_below_a_fit_of_too_many_topics_the_log_likelihood_bends_and_below_one_of_too_few_it_does_not():
+    estimator = TopicEstimator(LDA(2.0, 0.05), documents(planted_documents(6)))
+    many = estimator.fit((11,), jax.random.key(1), estimator.fit_to_merge((16,), jax.random.key(0)))
+    assert many.bend is None
+    assert estimator.bend_below(many) == 6
+    few = estimator.fit((6,), jax.random.key(1), many)
+    assert estimator.bend_below(few) is None
+
+
+@pytest.mark.thorough
 def test_the_bound_with_seeds_is_the_generic_bound():
     """The generic engine knows the model's log-joint alone. From the fit it climbs a little, and never down."""
     model, here = seeded(), data()
