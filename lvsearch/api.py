@@ -127,9 +127,9 @@ def search(
         out: a new folder that is written after every step. `lv.resume(out)` continues from it.
         report: with `out`, write the page `report/index.html` at the end.
         progress: show a progress bar.
-        executor: makes many fits at once: `lv.WorkerPool`, or an executor as in `concurrent.futures`. None: searches of
-            LDA on many words make up to 4 fits at once, in threads, where there are four processors for each; other
-            searches make one after the other. The answer is the same.
+        executor: makes many fits at once: `lv.WorkerPool`, or an executor as in `concurrent.futures`. None: searches by
+            prediction make up to 4 fits at once, in threads, one for each processor, and searches of LDA on many words
+            one for every four; other searches make one after the other. The answer is the same.
         mesh: devices that share the units (observations) of each fit. They may belong to several processes that
             `lv.distributed.initialize` joined. Then each process makes this call; process 0 writes, and its clock and
             its Ctrl-C count.

@@ -273,7 +273,7 @@ class TopicEstimator(BaseEstimator):
 
         start: a fit of more topics; one of `n_topics` or fewer is returned as it is.
         model: the model with the hyper-parameters of the passes.
-        until_bend: whether to end, with more topics, one step after the one that shows a bend.
+        until_bend: whether to end, with more topics, once two steps in turn have shown a bend.
         """
         if start.size[0] <= n_topics:
             return start
@@ -284,7 +284,7 @@ class TopicEstimator(BaseEstimator):
         passes, n_pairs = settings.passes_between, CANDIDATES * self._fewer_at_once(capacity)
         counts = np.asarray(start.natural["topic_word"], np.float32) + 1 - eta
         counts, given = np.maximum(self._with_seeds(counts, -1), 0.0), self.model.n_given
-        sizes, fits = [], []
+        sizes, fits, bends = [], [], []
         # The last size gets passes too where a bend can be told.
         while len(counts) > n_topics or len(sizes) >= FEWEST_SIZES - 1:
             alpha = _alpha(model, len(counts), capacity)
@@ -292,7 +292,9 @@ class TopicEstimator(BaseEstimator):
             counts = np.maximum(np.asarray(state.total).T[: len(counts)], 0.0)
             sizes.append(len(counts))
             fits.append(fit)
-            if len(counts) <= n_topics or (until_bend and size_at_bend(sizes[:-1], fits[:-1]) is not None):
+            bends.append(size_at_bend(sizes, fits))
+            # one step alone also shows bends where there are none
+            if len(counts) <= n_topics or (until_bend and None not in bends[-2:]):
                 break
             # of free topics only: those with seeds are neither merged nor left out
             pairs = given + np.stack(closest_pairs(counts[given:].astype(np.float64), n_pairs))
@@ -310,7 +312,7 @@ class TopicEstimator(BaseEstimator):
             )
             number = min(self._fewer_at_once(len(counts)), len(counts) - n_topics)
             counts = remove_topics(counts, number, losses, pairs, chosen, joint)
-        return self._estimate_of(model, counts, passes)._replace(bend=size_at_bend(sizes, fits))
+        return self._estimate_of(model, counts, passes)._replace(bend=bends[-1])
 
     def _fewer_at_once(self, n_topics: int) -> int:
         """Return how many of `n_topics` topics go in one step, at least 1."""

@@ -11,6 +11,7 @@ sizes.
 import math
 import time
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -269,7 +270,10 @@ class PredictiveEvaluator(ModelEvaluator):
         return topic_quality(first, second, left_out)
 
     def _leave_part_out(self, part: int) -> tuple[ModelEvaluator, Data, Data]:
-        """Return (evaluator of all units but one part, these units, the units of the part). part: its number from 0."""
+        """Return (evaluator of all units but one part, these units, the units of the part). part: its number from 0.
+
+        The evaluator is a copy, since threads make fits of one part at the same time.
+        """
         if part not in self._folds:
             train, left_out = self.training.fold(part, self.parts, self._fold_seed)
             fitting = ModelEvaluator(
@@ -281,7 +285,8 @@ class PredictiveEvaluator(ModelEvaluator):
                 mesh=self.mesh,
             )
             self._folds[part] = fitting, train, left_out
-        return self._folds[part]
+        fitting, train, left_out = self._folds[part]
+        return copy(fitting), train, left_out
 
 
 def model_evaluator(

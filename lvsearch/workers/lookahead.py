@@ -21,7 +21,7 @@ from lvsearch.searching.controller import (
     Task,
 )
 from lvsearch.sizing.evidence import Bracket, Evidence, Repeats
-from lvsearch.sizing.fit import Evaluator, Fit, FitInfo, first_gain_of, is_by_gains, smallest_size_of
+from lvsearch.sizing.fit import Evaluator, Fit, FitInfo, HeldOutScores, first_gain_of, is_by_gains, smallest_size_of
 from lvsearch.sizing.gains import SizeGain
 from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.sizes import Size
@@ -124,6 +124,7 @@ def guess(evaluator: Evaluator, state: SearchState, call: Call, sign: float = 1.
     good = [visit for visit in state.visits if not visit.failed and math.isfinite(visit.estimate)]
     if is_by_gains(evaluator) and call.size > smallest_size_of(evaluator):
         blank = replace(blank, gains=(guess_gain(good, call.size[0], sign),))
+    blank = replace(blank, scores=_guess_scores(state.visits, call))
     if not good:
         return blank
     near = min(good, key=lambda visit: (_distance(visit.size, call.size), visit.size))
@@ -136,6 +137,19 @@ def guess(evaluator: Evaluator, state: SearchState, call: Call, sign: float = 1.
     lower = min(estimate - near.log_symmetry, evaluator.ceiling)
     evidence = Evidence(lower, evaluator.ceiling, near.evidence.standard_error)
     return replace(blank, evidence=evidence, log_symmetry=near.log_symmetry)
+
+
+def _guess_scores(visits: Sequence[Visit], call: Call) -> HeldOutScores | None:
+    """Return a guess of the scores of the held-out units of a call: those of the nearest size for the same part.
+
+    Returns None where no size was scored on this part.
+
+    visits: the records of the sizes tried
+    call: the call, whose trial is the number of the part
+    """
+    known = [(visit.size, trial.scores) for visit in visits for trial in visit.trials if trial.scores is not None]
+    same = [(_distance(size, call.size), size, scores) for size, scores in known if scores.part == call.trial]
+    return min(same, key=lambda each: each[:2])[2] if same else None
 
 
 def guess_gain(good: Sequence[Visit], size: int, sign: float = 1.0) -> SizeGain:

@@ -36,6 +36,7 @@ from lvsearch.inference.engine.estimator import Chunks, MemoryPlan
 from lvsearch.inference.sharding import n_processors
 from lvsearch.interrupts import cancel_when, was_interrupted
 from lvsearch.searching.controller import Call, SearchRules, SearchSettings, SearchState, Task
+from lvsearch.searching.guided import SelfGuided
 from lvsearch.sizing.fit import Evaluator, Fit, is_by_gains
 from lvsearch.sizing.sizes import Size, SizePrior
 from lvsearch.sizing.words import size_text
@@ -48,11 +49,12 @@ KEPT_BY_WORKER = 2
 LISTENING = 1.0
 """How many seconds to wait for a worker before looking whether the user wants to stop. Where waiting cannot be
 interrupted, Ctrl-C takes this long."""
-CORES_PER_FIT, MOST_THREADS = 4, 4
-"""The number of processors counted for each fit, and the largest number of fits at once, where a search uses threads.
+CORES_PER_GAIN, MOST_THREADS = 4, 4
+"""The number of processors counted for each fit whose gain is measured, and the largest number of fits at once, where a
+search uses threads.
 
-A fit alone uses up to four processors: passes over the documents run in up to four threads, and the paths of a measured
-gain in four.
+The paths of a measured gain run in four threads. Fits of a search by prediction, whose data are small or whose sizes
+are, run mostly in one.
 """
 
 
@@ -141,12 +143,16 @@ def n_workers(executor: Executor) -> int:
 def own_threads(evaluator: Evaluator) -> Iterator[Executor | None]:
     """Yield a pool of threads for a search that was given no executor, or None if it makes one fit after the other.
 
-    Only searches that measure gains between sizes get a pool, because their fits take longest: one thread for every
-    four processors, at most 4. With fewer than 8 processors there is none.
+    Searches that measure gains between sizes get one thread for every four processors, and searches by prediction one
+    for every processor, at most 4. Other searches get none.
 
     evaluator: makes the fits
     """
-    n_threads = min(n_processors() // CORES_PER_FIT, MOST_THREADS) if is_by_gains(evaluator) else 1
+    n_threads = 1
+    if is_by_gains(evaluator):
+        n_threads = min(n_processors() // CORES_PER_GAIN, MOST_THREADS)
+    elif isinstance(evaluator, SelfGuided):
+        n_threads = min(n_processors(), MOST_THREADS)
     if n_threads <= 1:
         yield None
         return

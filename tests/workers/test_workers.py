@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
@@ -32,6 +32,8 @@ from lvsearch.command import cli
 from lvsearch.files.storage import MANIFEST
 from lvsearch.inference.engine.estimator import Chunks, MemoryPlan, Part
 from lvsearch.interrupts import NotWantedError, raise_if_cancelled
+from lvsearch.recommending.recommendation import compare_trials
+from lvsearch.recommending.rule import PartLimits, next_part
 from lvsearch.searching.controller import (
     Budget,
     SearchRules,
@@ -40,8 +42,9 @@ from lvsearch.searching.controller import (
     run,
 )
 from lvsearch.searching.evaluators import ModelEvaluator
-from lvsearch.sizing.fit import Evaluator, Fit
+from lvsearch.sizing.fit import Evaluator, Fit, HeldOutScores
 from lvsearch.sizing.gains import SizeGain
+from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.sizes import Size, SizePrior
 from lvsearch.workers import remote_fits
 from lvsearch.workers.lookahead import calls_ahead
@@ -156,7 +159,28 @@ def by_gains(gain: Callable[[int, int], float], bend: int | None = None) -> tupl
     return evaluator, lv.sizes.weak(), settings(starts=3)
 
 
+@dataclass
+class ByPrediction(Fake):
+    """Sizes are compared by the scores of 20 units in each of four parts; sizes from 5 on predict about as well."""
+
+    def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
+        per_unit = np.random.default_rng(trial).normal(size=20) + min(size[0], 5) - size[0] / 100
+        per_unit += 0.05 * np.random.default_rng([trial, *size]).normal(size=20)
+        scores = HeldOutScores(trial, tuple(per_unit.tolist()), 200, "drawn")
+        return replace(super().evaluate(size, start, trial), scores=scores)
+
+    def next_trial(self, visits: Sequence[Visit], max_size: Size | None) -> tuple[Size, int] | None:
+        asked = {visit.size[0]: len(visit.trials) for visit in visits}
+        wanted = next_part(asked, compare_trials(visits, same_units=False), PartLimits(parts=4, largest=64))
+        return None if wanted is None else ((wanted[0],), wanted[1])
+
+
+def by_prediction() -> tuple[ByPrediction, SizePrior, SearchSettings]:
+    return ByPrediction(lambda size, trial: -900.0, nested=False), lv.sizes.weak(), settings()
+
+
 SEARCHES = {
+    "by prediction": by_prediction,
     "gains that fade": lambda: by_gains(fading),
     "gains that end": lambda: by_gains(ending),
     "gains that end at a bend": lambda: by_gains(ending, bend=37),
@@ -177,7 +201,7 @@ SEARCHES = {
              size_names=("rows", "columns")), TWO, settings(),
     ),
 }  # fmt: skip
-SHORT = ("nested", "bound", "noisy, few sizes")
+SHORT = ("by prediction", "nested", "bound", "noisy, few sizes")
 NAMES = [pytest.param(name, marks=[] if name in SHORT else [pytest.mark.slow]) for name in SEARCHES]
 
 
@@ -238,6 +262,15 @@ def test_workers_work_at_the_same_time():
     assert [visit.size for visit in found.visits] == [visit.size for visit in expected.visits]
 
 
+def test_fits_of_a_search_by_prediction_are_guessed_ahead():
+    """Four workers, who begin fits in turns: few of the fits that they make are not wanted."""
+    evaluator, prior, chosen = by_prediction()
+    found, _ = spread(evaluator, prior, chosen, Scrambled(4))
+    wanted = sum(len(visit.trials) for visit in found.visits)
+    assert wanted > 10
+    assert len(evaluator.calls) <= wanted + 4
+
+
 @pytest.mark.thorough
 @pytest.mark.parametrize("gain", [fading, pytest.param(ending, marks=pytest.mark.slow)])
 def test_four_workers_halve_the_time_of_a_search_by_gains(gain: Callable[[int, int], float]):
@@ -265,14 +298,15 @@ def test_four_workers_halve_the_time_of_a_search_by_gains(gain: Callable[[int, i
     assert begun <= 2 * fits
 
 
-def test_threads_are_used_where_gains_are_measured_and_processors_are_many(monkeypatch: pytest.MonkeyPatch):
+def test_threads_are_used_where_gains_are_measured_on_many_processors_and_in_searches_by_prediction(monkeypatch: pytest.MonkeyPatch):
     def threads(evaluator: Evaluator, processors: int) -> int:
         monkeypatch.setattr(remote_fits, "n_processors", lambda: processors)
         with own_threads(evaluator) as pool:
             return 1 if pool is None else n_workers(pool)
 
-    evaluator, other = by_gains(fading)[0], SEARCHES["bound"]()[0]
+    evaluator, other, predicting = by_gains(fading)[0], SEARCHES["bound"]()[0], by_prediction()[0]
     assert [threads(evaluator, processors) for processors in (1, 4, 7, 8, 12, 16, 64)] == [1, 1, 1, 2, 3, 4, 4]
+    assert [threads(predicting, processors) for processors in (1, 2, 4, 64)] == [1, 2, 4, 4]
     assert threads(other, 64) == 1
 
 
