@@ -744,14 +744,15 @@ def _sizes_below(visits: Sequence[MeasuredSize], low: int, least: int) -> list[i
     """Return sizes below the smallest measured one, which gains nothing, in the order in which to try them.
 
     They are the bends below it, the one seen last first, and at last half of it. Where a size at a bend, or above one,
-    gained nothing, steps down from the bend grow: by 1, by 2 further, by 4 further.
+    gained nothing, steps down from the lowest bend grow: by 1, by 2 further, by 4 further.
 
     visits: the sizes that the search tried, with their bends.
     low: the smallest measured size. least: the smallest size that has a gain.
     """
     half = max(least, low // 2)
     seen = [bend for visit in reversed(visits) for bend in reversed(visit.bends)]
-    near = [bend if bend < low else 2 * low - bend - 1 for bend in seen]
+    steps = [2 * low - bend - 1 for bend in seen if bend >= low]
+    near = [*(bend for bend in seen if bend < low), *([max(steps)] if steps else [])]
     return [*(size for size in near if size > half), half]
 
 

@@ -182,6 +182,7 @@ def test_below_a_first_size_that_loses_come_a_bend_and_then_growing_steps_down_f
     assert searched_with_bends(40, {64: 40}, first=64) == [64, 40, 41, 40, 41]
     assert searched_with_bends(40, {64: 41}, first=64) == [64, 41, 40, 40, 41]
     assert searched_with_bends(39, {64: 44}, first=64)[:6] == [64, 44, 43, 41, 37, 39]
+    assert searched_with_bends(40, {64: 41, 41: 43}, first=64)[:3] == [64, 41, 40]  # of two bends the lower one
     assert searched_with_bends(20, {64: 34}, first=64)[:6] == [64, 34, 33, 31, 27, 19]
     assert searched_with_bends(9, {64: 33}, first=64)[:7] == [64, 33, 32, 30, 26, 18, 9]  # half of 18 comes before 2
 
