@@ -1,7 +1,6 @@
 """The sentences that pictures, cards and reports share, so that they cannot disagree."""
 
 import math
-from collections.abc import Sequence
 
 from lvsearch.fitted.mixture_posterior import largest_tabulated
 from lvsearch.inference.diagnostics import MOST_RHAT
@@ -12,7 +11,7 @@ from lvsearch.sizing.bounds import NOT_OF_SIZES, OF_FITS
 from lvsearch.sizing.posterior import SETTLED, format_probability, in_percent, posterior
 from lvsearch.sizing.racing import UNSETTLED
 from lvsearch.sizing.sizes import Size
-from lvsearch.sizing.words import is_or_are, size_text, size_with_nouns, sizes_in_words
+from lvsearch.sizing.words import first_to_last, is_or_are, size_text, size_with_nouns, sizes_in_words, with_noun
 
 NOTHING = 1e-12
 """A prior probability that counts as none."""
@@ -214,7 +213,7 @@ def _rows_held_in_words(result: Findings) -> tuple[str, str]:
     """
     assert result.partitions is not None
     held, best, chance = result.partitions.occupied_summary()
-    numbers = _first_to_last([(number,) for number in held])
+    numbers = first_to_last([(number,) for number in held])
     hold = f"{component_name(result)} holds" if held == [1] else f"{unit_name(result)} hold"
     return (
         f"{numbers} {hold} rows (95 %)",
@@ -229,23 +228,41 @@ def open_number_in_words(result: Findings) -> str | None:
     others = result.evaluator.model.suggestions_if_open() if isinstance(result.evaluator, AllocationEvaluator) else ()
     advice = ["a narrower prior over sizes (prior=)", *others]
     return (
-        f"with empty components counted, the model has {_first_to_last(result.estimated.indistinguishable)} "
+        f"with empty components counted, the model has {first_to_last(result.estimated.indistinguishable)} "
         f"{unit_name(result)} (95 %). Rows of one cluster can be described by one component or by several, so that the "
         "priors strongly influence this range. If something is known about the number or the widths, put it into the "
         f"prior, search again, and see how far the answer moves. You can try: {'; '.join(advice)}"
     )
 
 
+def each_number_in_words(result: Findings) -> str | None:
+    """Return the most probable number of each size variable by itself, and its 95 % range; None if there is only one
+    variable, or if sizes have no probability.
+
+    Such as "2 row clusters (88 %; 95 %: 2–3) and 4 column clusters (22 %; 95 %: 2–12), each whatever the other number
+    is".
+    """
+    found, names = result.estimated, result.evaluator.size_names
+    if len(names) == 1 or not found.is_decided or len(found.sizes) == 1:
+        return None
+    told = []
+    for axis, name in enumerate(names):
+        best, chance, held = found.one_variable(axis)
+        within = f"; 95 %: {first_to_last([(number,) for number in held])}" if len(held) > 1 else ""
+        told.append(f"{with_noun(best, name.replace('_', ' '))} ({in_percent(chance)}{within})")
+    return f"{' and '.join(told)}, each whatever the other number is"
+
+
 def _range_in_words(result: Findings) -> str:
     """Return the range of the sizes that cannot be told apart, such as "; 95 %: 10–14"; empty if there is only one.
 
     Sizes that cannot be told apart are the ones that may be the best. For one size variable the range includes every
-    size between its ends, tried or not. For several size variables the sizes are listed.
+    size between its ends, tried or not. For several see `first_to_last`.
     """
     together = _together(result)
     if len(together) < 2:
         return ""
-    return f"; 95 %: {_first_to_last(together)}"
+    return f"; 95 %: {first_to_last(together)}"
 
 
 def _errors_in_words(result: Findings) -> str:
@@ -272,21 +289,13 @@ def _not_compared_in_words(result: Findings) -> str:
     return f"; not compared: {sizes_in_words(sizes)}, whose fits failed" if sizes else ""
 
 
-def _first_to_last(sizes: Sequence[Size]) -> str:
-    """Return the range from the smallest to the largest size, such as "10–14"; several size variables are listed."""
-    if len(sizes[0]) > 1:
-        return sizes_in_words(sizes)
-    first, last = min(sizes)[0], max(sizes)[0]
-    return str(first) if first == last else f"{first}–{last}"
-
-
 def _candidates_in_words(result: Findings) -> str:
     """Return the smallest and the largest size that may be the best in words, such as "30 and 60 topics"."""
     together, names = _together(result), result.evaluator.size_names
     if len(together) == 1:
         return f"{size_in_words(result, together[0])} and others"
     if len(together[0]) > 1:
-        return sizes_in_words(together)
+        return first_to_last(together)
     first, last = min(together)[0], max(together)[0]
     return f"size {first} and size {last}" if names == ("size",) else f"{first} and {size_in_words(result, (last,))}"
 
@@ -439,7 +448,7 @@ def probability_in_words(result: Findings) -> str:
         return (
             f"{format_probability(chance)} that {size_in_words(result, best)} {verb_of_size(result, best)} in use. The "
             f"model's size, the number of {noun}s that could be used, is "
-            f"{_first_to_last(found.indistinguishable)} (95 %)"
+            f"{first_to_last(found.indistinguishable)} (95 %)"
         )
     if may_rise_further(result):
         return (

@@ -148,12 +148,14 @@ class Task:
     trials: the number of trials.
     warm: whether trial 0 begins from another size's fit, if there is one. Where fits shrink (begin from larger fits),
         only sizes that fill in a range do so. A chain of such fits is cheap, but each resembles the one before it.
+    begins_from: the size from whose fit trial 0 begins if that is kept; None leaves it to `warm`.
     """
 
     size: Size
     trial: int
     trials: int
     warm: bool = True
+    begins_from: Size | None = None
 
 
 class Call(NamedTuple):
@@ -224,8 +226,10 @@ class SearchRules:
         if first is not None and state.visits:
             tried = {visit.size[0]: len(visit.trials) for visit in state.visits}
             found = next_measured(state.visits, tried, prior, starts, settings.largest, first=first)
-            # Every fit is made anew, so that the scatter of the gains shows how much fits differ.
-            return None if found is None else Task((found.size,), tried.get(found.size, 0), 1, warm=False)
+            if found is None:
+                return None
+            begins_from = None if found.begins_from is None else (found.begins_from,)
+            return Task((found.size,), tried.get(found.size, 0), 1, warm=False, begins_from=begins_from)
         if evaluator.anneals or not evaluator.repeatable:  # annealed evidence and functions
             size = next_size(state.visits, prior, starts, settings.max_size, evaluator.scale, settings.exhaustive)
             return None if size is None else Task(size, _n_trials(state, size), 1, warm=not evaluator.shrinks)
@@ -280,8 +284,12 @@ class SearchRules:
 
         The first fit of a size may begin from the fit of another size, if the settings and the task allow it.
         """
-        begins_from_another = self.settings.grow and task.warm and task.trial == 0
-        first = self._start(task.size, state, search) if begins_from_another else None
+        first = None
+        if self.settings.grow and task.trial == 0 and task.begins_from is not None:
+            kept = state.kept.get(task.begins_from)
+            first = None if kept is None or kept.state is None else kept
+        elif self.settings.grow and task.trial == 0 and task.warm:
+            first = self._start(task.size, state, search)
         trials = range(task.trial, task.trial + task.trials)
         return tuple(Call(task.size, first if trial == 0 else None, trial) for trial in trials)
 
