@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import lvsearch as lv
+from lvsearch.results import wording
 from lvsearch.results.wording import each_number_in_words
 from lvsearch.searching.allocation_evaluator import PRECISION
 from lvsearch.sizing.words import MOST_LISTED, first_to_last
@@ -74,6 +75,18 @@ def test_the_card_tells_each_number_by_itself_and_many_pairs_as_two_ranges() -> 
     pairs = result.estimated.indistinguishable
     assert len(pairs) > MOST_LISTED
     assert result.summary().splitlines()[0].endswith(f"95 %: {first_to_last(pairs)}.")
+
+
+@pytest.mark.thorough
+def test_open_numbers_are_told_by_the_clusters_that_have_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = searched()
+    monkeypatch.setattr(wording, "LEAST_WIDTH_OPEN", 2)
+    told, (held, best, _) = result.summary(), result.partitions.occupied_summary()
+    (rows, columns) = ((min(each), max(each)) for each in zip(*held, strict=True))
+    ranges = f"{rows[0]}–{rows[1]} row clusters × {columns[0]}–{columns[1]} column clusters"
+    assert told.startswith(f"{ranges} have members (95 %), most probably {best[0]}×{best[1]} (")
+    assert "the model has 1–6 row clusters × 1–4 column clusters (95 %)" in told
+    assert "each number" not in told
 
 
 @pytest.mark.thorough

@@ -35,7 +35,7 @@ def test_the_answer_is_the_number_of_features_in_use(found: lv.SearchResult):
     assert found.settings.evidence == "partitions"
     assert found.partitions is not None
     assert found.partitions.is_settled
-    assert found.partitions.occupied_summary()[1] == 2
+    assert found.partitions.occupied_summary()[1] == (2,)
     assert found.best_size == (2,)
     assert {visit.size for visit in found.visits} >= {(1,), (2,)}
     card = found.summary().splitlines()
@@ -107,7 +107,7 @@ def test_no_feature_in_use_is_a_number_like_others():
     table = posterior.occupied()
     assert table["occupied"].tolist() == [0, 1, 2]
     np.testing.assert_allclose(table["probability"], [9 / 12, 2 / 12, 1 / 12])
-    assert posterior.occupied_summary()[:2] == ([0, 1, 2], 0)
+    assert posterior.occupied_summary()[:2] == (((0,), (1,), (2,)), (0,))
     assert "0 features in use are most probable" in posterior.describe()
 
 
