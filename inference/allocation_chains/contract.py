@@ -5,8 +5,8 @@ in a feature model, which rows have each feature; in a block model, which rows a
 columns in the same column cluster (two partitions). The rows of one component, or those that have one feature, are
 called a part. A part occupies one array slot, called a place.
 
-A model with several size variables has as many sides, such as the rows and the columns of a block model. Each side has
-parts of its own. Tables over sizes have one axis for each size variable.
+A model has a side for each of its size variables, and each side has parts of its own. Mixtures and feature models have
+one side. A block model has two, its rows and its columns. Tables over sizes have one axis for each side.
 """
 
 from collections.abc import Mapping
@@ -62,8 +62,8 @@ class AllocationChain(Protocol):
         """The number of array slots (places) that parts of one side can take."""
         ...
 
-    def most_places(self) -> int | tuple[int, ...]:
-        """Return the number of places that is enough for every allocation; with several sides that of each side."""
+    def most_places(self) -> tuple[int, ...]:
+        """Return the number of places on each side that is enough for every allocation."""
         ...
 
     @property
@@ -106,8 +106,8 @@ class AllocationChain(Protocol):
         """Return the states after moves that leave the posterior unchanged."""
         ...
 
-    def part_counts(self, labels: Array) -> Int[Array, "*side particle"]:
-        """Return the number of parts, (particle,); with several sides that of each side, (side, particle)."""
+    def part_counts(self, labels: Array) -> Int[Array, "side particle"]:
+        """Return the number of parts on each side, (side, particle)."""
         ...
 
     def groups(self, labels: Array) -> Int[Array, "row particle"]:

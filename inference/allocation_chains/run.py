@@ -107,7 +107,7 @@ class AllocationTrace(NamedTuple):
     | field | meaning |
     |---|---|
     | `size_probability` | average of p(K given the partition) for K = 1, 2, … components, (chain, size) |
-    | `parts` | number of components that have rows after every sweep, (chain, draw), or (chain, side, draw) |
+    | `parts` | number of parts on each side after every sweep, (side, chain, draw) |
     | `log_rows` | log p(rows given the partition) without carriers after every sweep, nats, (chain, draw) |
     | `sweeps` | how many sweeps each chain made, with those left out |
     | `arrival` | from which sweep on all chains have been at one partition, counted from 1 |
@@ -119,7 +119,7 @@ class AllocationTrace(NamedTuple):
     """
 
     size_probability: Float64[np.ndarray, "chain *size"]
-    parts: Int[np.ndarray, "chain *side draw"]
+    parts: Int[np.ndarray, "side chain draw"]
     log_rows: Float64[np.ndarray, "chain draw"]
     sweeps: int
     arrival: int
@@ -129,7 +129,7 @@ class AllocationTrace(NamedTuple):
     @property
     def rhat(self) -> float:
         """The largest R̂ of the numbers of occupied components and of log p(rows | partition)."""
-        return max(rhat(each) for each in (*self._parts_of_sides, self.log_rows))
+        return max(rhat(each) for each in (*self.parts, self.log_rows))
 
     @property
     def effective_sample_size(self) -> float:
@@ -138,14 +138,9 @@ class AllocationTrace(NamedTuple):
         With two sides it is the smaller one of theirs. If no number ever varies, the log-probability of the rows given
         the partition stands in; NaN if that does not vary either. See `visits` for what the chains are worth then.
         """
-        of_parts = [bulk_effective_sample_size(each) for each in self._parts_of_sides]
+        of_parts = [bulk_effective_sample_size(each) for each in self.parts]
         known = [each for each in of_parts if not np.isnan(each)]
         return min(known) if known else bulk_effective_sample_size(self.log_rows)
-
-    @property
-    def _parts_of_sides(self) -> Int[np.ndarray, "side chain draw"]:
-        """The numbers of occupied components of each side after every sweep, (side, chain, draw)."""
-        return np.moveaxis(self.parts.reshape(len(self.parts), -1, self.parts.shape[-1]), 1, 0)
 
     def sizes(self) -> tuple[Float64[np.ndarray, "*size"], Float64[np.ndarray, "*size"]]:
         """Return the posterior of the number of components K = 1, 2, … and its Monte Carlo errors.
@@ -168,8 +163,7 @@ class AllocationTrace(NamedTuple):
         Returns: (probabilities of the numbers from `fewest_parts` to the most that was visited, standard errors), each
             (number,), or (number, number) for the pairs of two sides.
         """
-        sides = self._parts_of_sides
-        places = tuple(sides - self.fewest_parts)
+        places = tuple(self.parts - self.fewest_parts)
         shape = tuple(int(each.max()) + 1 for each in places)
         flat = np.asarray(np.ravel_multi_index(places, shape))  # which cell of the table each draw is in, (chain, draw)
         shares = (flat[..., None] == np.arange(math.prod(shape))).mean(1)
@@ -250,7 +244,7 @@ class AllocationRun(NamedTuple):
     | `labels` | the allocations, as `AllocationState` has them, (row, chain) or (row, place, chain) |
     | `log_hyper` | logarithm of each hyper-parameter by name, (column, chain); no entry if it has no prior |
     | `places` | how many array slots for parts there are |
-    | `parts` | number of components that have rows after every sweep, (block, sweep, chain), or of each side |
+    | `parts` | number of parts on each side after every sweep, (block, sweep, side, chain) |
     | `log_rows` | log p(rows given partition) without carriers after every sweep, nats, (block, sweep, chain) |
     | `size_probability` | averages of p(K given partition), (block, chain, size), or (block, chain, size, size) |
     | `spent` | how many blocks were run in all, also those before array slots were last added |
@@ -262,7 +256,7 @@ class AllocationRun(NamedTuple):
     labels: Int[np.ndarray, "row *place chain"]
     log_hyper: Mapping[str, Float64[np.ndarray, "column chain"]]
     places: int
-    parts: Int[np.ndarray, "block sweep *side chain"]
+    parts: Int[np.ndarray, "block sweep side chain"]
     log_rows: Float64[np.ndarray, "block sweep chain"]
     size_probability: Float64[np.ndarray, "block chain *size"]
     spent: int
@@ -296,13 +290,13 @@ class AllocationRun(NamedTuple):
         parts, log_rows = (np.concatenate(each) for each in (self.parts, self.log_rows))
         log_rows = np.round(log_rows, LOG_ROWS_DECIMALS)
         first = len(parts) - len(np.concatenate(self.parts[late]))
-        has_moved = (parts != parts[-1, ..., :1]).reshape(len(parts), -1).any(1)
+        has_moved = (parts != parts[-1, :, :1]).any((1, 2))
         elsewhere = np.flatnonzero(has_moved | (log_rows != log_rows[-1, 0]).any(1))
         # From this sweep on all chains have been at one partition. Sweeps that are not recorded any more come before.
         arrival = (self.spent - self.blocks) * BLOCK + int(elsewhere.max(initial=-1)) + 1
         return AllocationTrace(
             self.size_probability[late].mean(0),
-            parts[first:].T,  # (chain, draw), or (chain, side, draw)
+            parts[first:].transpose(1, 2, 0),
             log_rows[first:].T,
             self.blocks * BLOCK,
             arrival,
@@ -319,27 +313,29 @@ class AllocationRun(NamedTuple):
         late = (self.blocks - self.left_out) * (BLOCK // SWEEPS_PER_DRAW)
         return self._replace(draws=self.draws.followed_by(new).last(late))
 
-    def lacks_places(self, precision: float, most_places: int | tuple[int, ...]) -> bool:
+    def lacks_places(self, precision: float, most_places: tuple[int, ...]) -> bool:
         """Return True if too many draws fill all array slots for this precision; such draws had no room for one more
         part.
 
         precision: the Monte Carlo error that is asked for.
-        most_places: the number of slots that is always enough; with several sides that of each side.
+        most_places: the number of slots on each side that is always enough.
         """
         if share_of_full(self.parts[-1], self.places, most_places) > FULL:
             return True
         is_asked = self.is_due or (self.blocks == FIRST_LOOK and not self.is_of_features)
-        return is_asked and share_of_full(self.trace().parts, self.places, most_places) > FULL_SHARE * precision
+        return (
+            is_asked and share_of_full(self.parts[self.left_out :], self.places, most_places) > FULL_SHARE * precision
+        )
 
 
-def share_of_full(parts: Int[np.ndarray, "first *side last"], places: int, most_places: int | tuple[int, ...]) -> float:
+def share_of_full(parts: Int[np.ndarray, "*sweep side chain"], places: int, most_places: tuple[int, ...]) -> float:
     """Return the share of draws that fill all array slots of a side that could have more.
 
-    parts: the numbers of parts, (sweep, chain), or (sweep, side, chain); chains may also come first.
-    places: how many slots there are. most_places: how many are always enough; with several sides those of each side.
+    parts: the numbers of parts, (sweep, side, chain), or (block, sweep, side, chain).
+    places: how many slots a side has. most_places: how many are always enough on each side.
     """
-    is_full = (parts >= places) & (places < np.asarray(most_places)[..., None])
-    return float((is_full.any(1) if is_full.ndim > 2 else is_full).mean())
+    is_full = (parts >= places) & (places < np.asarray(most_places)[:, None])
+    return float(is_full.any(-2).mean())
 
 
 @cache
@@ -436,8 +432,7 @@ def run_one_more_block(
         if table is None:
             size_probability = np.moveaxis(np.asarray(probability), -1, 0)
         else:
-            of_sides = parts.reshape(len(parts), -1, parts.shape[-1])  # (sweep, side, particle)
-            size_probability = np.asarray(table)[tuple(np.moveaxis(of_sides, 1, 0))].mean(0)
+            size_probability = np.asarray(table)[tuple(np.moveaxis(parts, 1, 0))].mean(0)
         log_hyper = {name: np.asarray(each, np.float64) for name, each in state.log_hyper.items()}
         new = AllocationRun(
             np.asarray(state.labels),
@@ -475,7 +470,7 @@ def advance(
 ) -> tuple[
     AllocationState,
     Float[Array, "*size particle"] | None,
-    Int[Array, "sweep *side particle"],
+    Int[Array, "sweep side particle"],
     Float[Array, "sweep particle"],
     AllocationDraws,
 ]:
@@ -483,10 +478,10 @@ def advance(
 
     warming_up: whether chains make the moves of their warm-up instead of steps; then the draws must not be used.
 
-    Returns: (the states; the average of p(K | allocation) over the sweeps, (size, particle); the number of occupied
-        parts after every sweep, (sweep, particle), or (sweep, side, particle); log p(rows | allocation) after every
-        sweep, (sweep, particle), nats; the allocations after every eighth sweep). The average is None if
-        p(K | allocation) depends on the number of parts alone.
+    Returns: (the states; the average of p(K | allocation) over the sweeps, (size, particle); the number of parts on
+        each side after every sweep, (sweep, side, particle); log p(rows | allocation) after every sweep, (sweep,
+        particle), nats; the allocations after every eighth sweep). The average is None if p(K | allocation) depends on
+        the numbers of parts alone.
     """
     particles = state.labels.shape[-1]
     move = chain.warm_up if warming_up else chain.step

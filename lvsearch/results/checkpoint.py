@@ -338,9 +338,12 @@ def decode_progress(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
     names = ("labels", "parts", "log_rows", "size_probability")
     labels, parts, log_rows, size_probability = (np.asarray(arrays[name]) for name in names)
     n_chains, log_prior = labels.shape[-1], np.asarray(arrays["log_prior"])
-    n_blocks, n_sweeps, *sides, last = parts.shape  # the numbers of parts of each side, if there are several
-    belong = log_rows.shape == (n_blocks, n_sweeps, n_chains) and last == n_chains
-    if not belong or len(sides) > 1 or size_probability.shape != (n_blocks, n_chains, *log_prior.shape):
+    if parts.ndim == 3:  # older folders have an axis of sides only where there are two
+        parts = parts[:, :, None]
+    n_blocks, n_sweeps, *_ = parts.shape
+    of_parts, of_rows = (n_blocks, n_sweeps, log_prior.ndim, n_chains), (n_blocks, n_sweeps, n_chains)
+    of_sizes = (n_blocks, n_chains, *log_prior.shape)
+    if (parts.shape, log_rows.shape, size_probability.shape) != (of_parts, of_rows, of_sizes):
         raise TypeError("the arrays of chains over partitions do not belong together")
     hyper = {name: np.asarray(arrays[f"{HYPER}{name}"]) for name in entry["hyper"]}
     draws = _decoded_draws(arrays, hyper, labels, entry["places"])

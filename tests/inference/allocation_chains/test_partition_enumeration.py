@@ -310,8 +310,8 @@ def test_chains_that_all_stay_at_one_partition_are_precise_enough() -> None:
 
 @pytest.mark.parametrize(("arrival", "visits"), [(4, 16 * 32), (256, 16), (0, 16 * 128)])
 def test_chains_that_never_change_are_worth_more_visits_the_sooner_they_came(arrival: int, visits: float) -> None:
-    parts = np.full((16, 128), 3)
-    trace = AllocationTrace(np.full((16, 4), 0.25), parts, np.zeros(parts.shape), 256, arrival)
+    parts = np.full((1, 16, 128), 3)
+    trace = AllocationTrace(np.full((16, 4), 0.25), parts, np.zeros((16, 128)), 256, arrival)
     assert np.isnan(trace.effective_sample_size)
     assert trace.visits == visits
     assert trace.sizes()[1] == pytest.approx(np.full(4, 0.5 / (visits + 1)))
@@ -322,19 +322,19 @@ def test_chains_that_agree_by_chance_are_not_precise() -> None:
     of_first = np.tile([0.1, 0.9], 8)[:, None, None]
     probability = np.broadcast_to(np.concatenate([of_first, 1 - of_first], axis=2), (16, 16, 2))
     draws = np.random.default_rng(0).integers(1, 3, (16, 32, 16))
-    run = AllocationRun(np.zeros((1, 16), int), {}, 16, draws, draws.astype(float), probability, 16)
+    run = AllocationRun(np.zeros((1, 16), int), {}, 16, draws[:, :, None], draws.astype(float), probability, 16)
     least = np.sqrt(0.16 * 12 / 11 / (12 * 16))  # 12 of 16 blocks are kept
     assert run.trace().sizes()[1] == pytest.approx([least, least])
 
 
 def test_sweeps_that_were_left_out_count_as_not_yet_arrived() -> None:
     """Two of six blocks were discarded (64 sweeps). One chain was elsewhere until the fifth sweep after them."""
-    parts = np.full((4, 32, 16), 3)
-    parts[0, 4, 7] = 2
-    log_rows = np.zeros(parts.shape)
+    parts = np.full((4, 32, 1, 16), 3)
+    parts[0, 4, 0, 7] = 2
+    log_rows = np.zeros((4, 32, 16))
     labels = np.zeros((1, 16), int)
     unfinished = AllocationRun(labels, {}, 16, parts, log_rows, np.full((4, 16, 4), 0.25), 6)
     assert unfinished.trace().arrival == 64 + 5
-    assert unfinished.trace().parts.shape == (16, 96)
+    assert unfinished.trace().parts.shape == (1, 16, 96)
     of_features = unfinished._replace(labels=np.zeros((1, 8, 16), int))
-    assert of_features.trace().parts.shape == (16, 64)  # chains over features may have begun at one state
+    assert of_features.trace().parts.shape == (1, 16, 64)  # chains over features may have begun at one state
