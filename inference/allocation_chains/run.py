@@ -51,12 +51,14 @@ them is recorded.
 FEWEST_BLOCKS = 8
 """The number of blocks after which chains are first tested for agreement."""
 FIRST_LOOK = FEWEST_BLOCKS // 2
-"""The number of blocks after which it is first asked if partitions need more places: fewer sweeps are lost."""
-BURN_IN, BURN_IN_OF_FEATURES = 1 / 4, 1 / 2
-"""The share of the recorded blocks, the first ones, that is discarded as burn-in: of partitions, and of features.
+"""The number of blocks after which it is first asked if chains without a warm-up need more places. So fewer sweeps are
+lost. A warm-up asks by itself.
+"""
+BURN_IN, BURN_IN_AFTER_WARM_UP = 1 / 4, 1 / 2
+"""The share of the recorded blocks, the first ones, that is discarded as burn-in: of chains without and with a warm-up.
 
-Chains over partitions begin far apart, and R̂ of what is kept shows whether some have not arrived yet. Chains over
-features may begin at one state, so that R̂ cannot show it, and more is discarded.
+Chains without one begin far apart, and R̂ of what is kept shows whether some have not arrived yet. After a warm-up they
+may go on from one state, so that R̂ cannot show it, and more is discarded.
 """
 LOG_ROWS_DECIMALS = 6
 """Decimal places, in nats, to which log p(rows | partition) is rounded before chains are compared.
@@ -251,6 +253,7 @@ class AllocationRun(NamedTuple):
     | `warm_up_left` | how many blocks of warm-up are still to come |
     | `draws` | the allocations after every eighth sweep of the blocks not left out, with hyper-parameters |
     | `cells` | the cells of rows that lack some, where these are latent, (partial, dim, chain); else None |
+    | `has_warm_up` | whether the chains make a warm-up (`AllocationChain.has_warm_up`) |
     """
 
     labels: Int[np.ndarray, "row *place chain"]
@@ -263,6 +266,7 @@ class AllocationRun(NamedTuple):
     warm_up_left: int = 0
     draws: AllocationDraws = NO_DRAWS
     cells: Float64[np.ndarray, "partial dim chain"] | None = None
+    has_warm_up: bool = False
 
     @property
     def blocks(self) -> int:
@@ -272,12 +276,7 @@ class AllocationRun(NamedTuple):
     @property
     def left_out(self) -> int:
         """The number of blocks at the beginning that answers leave out, while chains were still on their way."""
-        return int(self.blocks * (BURN_IN_OF_FEATURES if self.is_of_features else BURN_IN))
-
-    @property
-    def is_of_features(self) -> bool:
-        """True for allocations in which a row may be in several parts."""
-        return self.labels.ndim > 2
+        return int(self.blocks * (BURN_IN_AFTER_WARM_UP if self.has_warm_up else BURN_IN))
 
     @property
     def is_due(self) -> bool:
@@ -322,7 +321,7 @@ class AllocationRun(NamedTuple):
         """
         if share_of_full(self.parts[-1], self.places, most_places) > FULL:
             return True
-        is_asked = self.is_due or (self.blocks == FIRST_LOOK and not self.is_of_features)
+        is_asked = self.is_due or (self.blocks == FIRST_LOOK and not self.has_warm_up)
         return (
             is_asked and share_of_full(self.parts[self.left_out :], self.places, most_places) > FULL_SHARE * precision
         )
@@ -444,6 +443,7 @@ def run_one_more_block(
             spent + 1,
             max(0, warm_up_left - 1),
             cells=None if state.cells is None else np.asarray(state.cells, np.float64),
+            has_warm_up=chain.has_warm_up,
         )
         if run is not None and recorded:
             joined = (np.concatenate([getattr(run, name), getattr(new, name)]) for name in VISITED)

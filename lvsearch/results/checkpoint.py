@@ -299,12 +299,17 @@ They are there where missing cells are latent variables. A hyper-parameter canno
 def encode_progress(progress: AllocationProgress) -> dict[str, Any]:
     """Return the settings of the chains over partitions as JSON data; `progress_arrays` returns their arrays.
 
-    The keys are `places` (array slots for components), `spent` (blocks of sweeps run), `warm_up_left` (blocks of
-    warm-up to come) and `hyper` (names of the hyper-parameters).
+    The keys are `places` (array slots for components), `spent` (blocks of sweeps run), `has_warm_up` (whether the
+    chains make a warm-up), `warm_up_left` (blocks of it to come) and `hyper` (names of the hyper-parameters).
     """
     run = progress.run
-    left = run.warm_up_left
-    return {"places": run.places, "spent": run.spent, "warm_up_left": left, "hyper": list(run.log_hyper)}
+    return {
+        "places": run.places,
+        "spent": run.spent,
+        "has_warm_up": run.has_warm_up,
+        "warm_up_left": run.warm_up_left,
+        "hyper": list(run.log_hyper),
+    }
 
 
 def progress_arrays(progress: AllocationProgress) -> dict[str, np.ndarray]:
@@ -351,7 +356,9 @@ def decode_progress(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
     cells = arrays.get(CELLS)
     if cells is not None and not (cells.ndim == 3 and cells.shape[2] == n_chains and np.isfinite(cells).all()):
         raise TypeError("the cells of rows with missing ones do not belong to the chains")
-    of_run = parts, log_rows, size_probability, spent, warm_up_left, draws, cells
+    # in older folders chains with a warm-up are those over features, whose labels have an axis of places
+    has_warm_up = bool(entry.get("has_warm_up", labels.ndim == 3))
+    of_run = parts, log_rows, size_probability, spent, warm_up_left, draws, cells, has_warm_up
     run = AllocationRun(labels, hyper, entry["places"], *of_run)
     return AllocationProgress(run, log_prior)
 

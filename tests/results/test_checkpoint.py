@@ -308,3 +308,17 @@ def test_chains_of_older_folders_have_one_side():
     for damaged in (parts[1:], parts[:, :, 0, 1:], np.repeat(parts, 2, axis=2)):
         with pytest.raises(TypeError, match="do not belong together"):
             decode_progress(entry, {**arrays, "parts": damaged})
+
+
+@pytest.mark.parametrize("has_warm_up", [False, True])
+def test_older_folders_say_by_their_labels_whether_there_was_a_warm_up(has_warm_up: bool):
+    """Chains over features alone had one, and theirs alone have an axis of places."""
+    labels = np.zeros((6, 16, 4) if has_warm_up else (6, 4), int)
+    counts = np.ones((9, 32, 1, 4), int), np.zeros((9, 32, 4)), np.full((9, 4, 5), 0.2)
+    run = AllocationRun(labels, {}, 16, *counts, 9, has_warm_up=has_warm_up)
+    chains = AllocationProgress(run, np.full(5, np.log(0.2)))
+    entry, arrays = encode_progress(chains), progress_arrays(chains)
+    assert decode_progress(entry, arrays).run.has_warm_up == has_warm_up
+    assert decode_progress({**entry, "has_warm_up": not has_warm_up}, arrays).run.has_warm_up != has_warm_up
+    del entry["has_warm_up"]
+    assert decode_progress(entry, arrays).run.has_warm_up == has_warm_up

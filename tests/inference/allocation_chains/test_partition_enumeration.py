@@ -336,5 +336,5 @@ def test_sweeps_that_were_left_out_count_as_not_yet_arrived() -> None:
     unfinished = AllocationRun(labels, {}, 16, parts, log_rows, np.full((4, 16, 4), 0.25), 6)
     assert unfinished.trace().arrival == 64 + 5
     assert unfinished.trace().parts.shape == (1, 16, 96)
-    of_features = unfinished._replace(labels=np.zeros((1, 8, 16), int))
-    assert of_features.trace().parts.shape == (1, 16, 64)  # chains over features may have begun at one state
+    warmed_up = unfinished._replace(has_warm_up=True)
+    assert warmed_up.trace().parts.shape == (1, 16, 64)  # chains may have gone on from one state
