@@ -6,7 +6,8 @@ columns in the same column cluster (two partitions). The rows of one component, 
 called a part. A part occupies one array slot, called a place.
 
 A model has a side for each of its size variables, and each side has parts of its own. Mixtures and feature models have
-one side. A block model has two, its rows and its columns. Tables over sizes have one axis for each side.
+one side. A block model has two, its rows and its columns. Tables over sizes K, or over numbers of parts, have one axis
+for each side, written *size and *number.
 """
 
 from collections.abc import Mapping
@@ -73,10 +74,8 @@ class AllocationChain(Protocol):
 
     @property
     def size_given_parts(self) -> Float[Array | np.ndarray, "*number_and_size"] | None:
-        """The table p(K given t parts), (part count, size); None if p(K | allocation) depends on more than t.
-
-        In that case `log_sizes` is called. With two sides it is p(K, L given t and u parts), (part count, part count,
-        size, size).
+        """The table p(K given the number of parts on each side), (*number, *size); None if p(K | allocation) depends on
+        more than these numbers. In that case `log_sizes` is called.
         """
         ...
 
@@ -117,7 +116,7 @@ class AllocationChain(Protocol):
         ...
 
     def log_sizes(self, state: AllocationState) -> Float[Array, "*size particle"]:
-        """Return log p(K given the allocation and hyper-parameters) of K = 1, 2, …, (size, particle), nats; with two
-        sides those of (K, L), (size, size, particle).
+        """Return log p(K given the allocation and hyper-parameters) of the sizes K = 1, 2, … of each side, (*size,
+        particle), nats.
         """
         ...

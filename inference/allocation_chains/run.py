@@ -11,8 +11,8 @@ understated. The blocks of sweeps of each chain are a second witness: the error 
 have if they were independent of each other.
 
 K is one number for each side of a model: one for mixtures and features, two for the rows and columns of a block model.
-Tables over sizes, or over numbers of parts, have an axis for each side, written *size and *number. R̂ is the largest of
-those of the number of parts on each side and of log p(rows | allocation).
+So tables over sizes have the axes *size, and tables over numbers of parts *number. R̂ is the largest of those of the
+number of parts on each side and of log p(rows | allocation).
 """
 
 import math
