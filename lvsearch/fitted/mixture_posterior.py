@@ -128,7 +128,7 @@ class MixturePosterior:
             *trace.occupied(),
             trace.rhat,
             trace.effective_sample_size,
-            len(trace.parts),
+            len(trace.log_rows),
             trace.sweeps,
             precision,
             trace.fewest_parts,
