@@ -11,7 +11,7 @@ import pytest
 import lvsearch as lv
 from lvsearch.results import wording
 from lvsearch.results.wording import each_number_in_words
-from lvsearch.searching.allocation_evaluator import PRECISION
+from lvsearch.searching.allocation_evaluator import PRECISION, AllocationEvaluator
 from lvsearch.sizing.words import MOST_LISTED, first_to_last
 
 BITS = np.array([[1, 1, 0], [1, np.nan, 0], [0, 1, 1], [0, 0, 1.0]])
@@ -87,6 +87,19 @@ def test_open_numbers_are_told_by_the_clusters_that_have_members(monkeypatch: py
     assert told.startswith(f"{ranges} have members (95 %), most probably {best[0]}×{best[1]} (")
     assert "the model has 1–6 row clusters × 1–4 column clusters (95 %)" in told
     assert "each number" not in told
+
+
+@pytest.mark.thorough
+def test_fits_begin_from_the_groups_of_a_chain_also_those_made_on_demand() -> None:
+    result = searched()
+    evaluator = result.evaluator
+    assert isinstance(evaluator, AllocationEvaluator)
+    start = evaluator.start_of(result.state.partitions, (3, 3))
+    assert start is not None
+    begun = result.fit((3, 3)).evidence
+    assert begun is not None
+    assert begun.lower >= evaluator.refit((3, 3)).evidence.lower - 1e-3
+    assert "the groups of a chain" in set(result.starts()["start"])
 
 
 @pytest.mark.thorough
