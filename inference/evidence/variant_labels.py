@@ -41,7 +41,7 @@ class VariantLabels(NamedTuple):
 
     def components(self, labels: Int[Array, "*rows"]) -> Int[Array, "*rows"]:
         """Return the component of each label, shaped like `labels`."""
-        return labels if self.n_variants == 1 else labels // self.n_variants  # a division is a dozen operations
+        return labels // self.n_variants
 
     def variants(self, labels: Int[Array, "*rows"]) -> Int[Array, "*rows"]:
         """Return the variant v of each label k V + v, 0 … n_variants − 1, shaped like `labels`.
@@ -49,11 +49,11 @@ class VariantLabels(NamedTuple):
         A variant is one of the V ways in which a row may arise in its component, such as one of several precisions. The
         result has no meaning for label −1, a row that is in no component.
         """
-        return jnp.zeros_like(labels) if self.n_variants == 1 else labels % self.n_variants
+        return labels % self.n_variants
 
     def combine(self, components: Int[Array, "*#rows"], variants: Int[Array, "*#rows"]) -> Int[Array, "*#rows"]:
         """Return the labels of given components in given variants; the two arrays are broadcast against each other."""
-        return components if self.n_variants == 1 else components * self.n_variants + variants
+        return components * self.n_variants + variants
 
     def in_all_variants(self, leaf: Float[Array, "component particle"]) -> Float[Array, "label particle"]:
         """Return the numbers of components repeated for each of their variants: (component, particle) -> (label,
