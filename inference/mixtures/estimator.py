@@ -240,8 +240,10 @@ class MixtureRun(RowsRun[MixtureEstimator]):
         """Return q(weights, components) to begin with if there is no fit of another size.
 
         If there are many rows, it comes from a complete fit, proposals included, of `sample_rows` of them. A missing
-        component shows in them too, and costs less to find.
+        component shows in them too, and costs less to find. One component has all rows from the beginning.
         """
+        if not self.has_choice:
+            return self._from_shares(np.ones((self.prepared.n_rows, 1)))
         few, n_rows = self.settings.sample_rows, self.prepared.n_rows
         if n_rows <= 2 * few:
             return self._sequential(key)

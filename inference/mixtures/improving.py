@@ -260,13 +260,18 @@ class RowsRun(ABC, Generic[Owner]):
         """
         trace, bounds = self.first_ascent(begin)
         settings, record = self.owner.settings, ()
-        if settings.rounds and not begin.alone:
+        if settings.rounds and not begin.alone and self.has_choice:
             most, tolerance = self.most_passes, GAIN * self.tolerance
             standing, record = improve(
                 self.survey(trace), self.ideas, self.climb_from, tolerance, settings.rounds, lambda: self.passes > most
             )
             trace = self.last_ascent(standing) if any(each.accepted for each in record) else standing.trace
         return self.polish(trace), bounds, record
+
+    @property
+    def has_choice(self) -> bool:
+        """True if rows may lie in different components. One component has all rows, and nothing can be proposed."""
+        return any(number > 1 for number in self.size)
 
     @property
     def tolerance(self) -> float:

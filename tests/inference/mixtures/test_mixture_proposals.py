@@ -10,6 +10,7 @@ import pytest
 from mixture_cases import clusters, dataset
 
 import lvsearch as lv
+from lvsearch.inference.compiles import compiles, compiles_since
 from lvsearch.inference.mixtures import FitHistory, MixtureEstimator, MixtureSettings
 from lvsearch.inference.mixtures.kernel import gains_together
 from lvsearch.inference.mixtures.proposals import Cuts, Idea, Standing, find_cuts, ideas
@@ -142,6 +143,17 @@ def test_bound_rises_along_the_ascent_and_by_accepted_proposals():
     assert np.diff(fit.bounds).min() >= -1e-9
     gained = sum(proposal.gain for proposal in fit.proposals if proposal.accepted)
     assert fit.estimate.log_lower >= fit.bounds[-1] + gained - 1e-4
+
+
+def test_one_component_has_all_rows_and_nothing_is_tried():
+    """No start along the rows is climbed, and no program of proposals is compiled."""
+    rows = clusters()[:, :1]
+    model = FiniteMixture(lv.models.DiagonalComponents.scaled_to(rows))
+    before = compiles()
+    fit = MixtureEstimator(model, dataset(rows), MixtureSettings()).fit_with_history((1,), jax.random.key(0))
+    assert not {"sequential_pass", "survey", "find_cuts"} & set(compiles_since(before))
+    assert fit.proposals == ()
+    assert fit.estimate.passes < MixtureSettings().start_sweeps
 
 
 @pytest.mark.slow
