@@ -271,7 +271,8 @@ def _chains_in_words(result: Findings) -> str:
     return (
         f"of all sizes at once, from {found.chains} {name_of_chains(result)} of {sides}, parameters integrated out, "
         f"{found.sweeps} sweeps of each: R-hat {found.rhat:.3f}, {draws}, "
-        f"largest Monte Carlo error of a probability {found.largest_error:.3f}. Evidence is known up to one constant"
+        f"largest Monte Carlo error of a probability {found.largest_error:.3f}. The evidence of every size is "
+        "known up to one factor that all sizes share: sizes can be compared, models cannot"
     )
 
 
