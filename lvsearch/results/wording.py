@@ -457,8 +457,8 @@ def probability_in_words(result: Findings) -> str:
     if low == high:  # the evidence is exact, or its errors do not matter
         return f"{mean} for {size}"
     return (
-        f"{mean} for {size}. This is the average over the errors of the computation; an exact one would give between "
-        f"{low} and {high}, with 90 % probability"
+        f"{mean} for {size}. The computation has random errors; an exact one would give between {low} and {high}, with "
+        "90 % probability"
     )
 
 
