@@ -145,8 +145,8 @@ def search(
       annealing from both sides.
     - "partitions" and "annealed" ask for one of these two ways; the second checks the first. With `exhaustive`,
       `per_token`, `width` or `mesh`, "marginal" is annealed.
-    - "predictive" fits a grid of sizes without a part of the data and scores them on it. It takes a minute or two on
-      100,000 words. `result.recommended` is the smallest size that predicts as well as any.
+    - "predictive" fits a grid of sizes without a part of the data and scores them on it. It takes two to three
+      minutes on 100,000 words. `result.recommended` is the smallest size that predicts as well as any.
     - "bound" uses a mean-field lower bound plus log K! for the labellings. It is quick, but no answer: its unknown
       distance from the evidence grows with the size.
     - "plug-in" is p(data | size, θ_size) at estimated parameters (Chiang & Poole), which grows with the size. Its
