@@ -12,6 +12,7 @@ from jaxtyping import Array, Key
 
 from lvsearch.inference.annealing.density import DensityChain
 from lvsearch.inference.annealing.generic import GenericChain
+from lvsearch.inference.annealing.particles import Compilation
 from lvsearch.inference.block_models.chain import BlockChain, reader_of_blocks, recorder_of_blocks, true_state_of_blocks
 from lvsearch.inference.block_models.estimator import anchor_of_blocks
 from lvsearch.inference.chains import Anchor, Chain, Sampler, Sequential, State
@@ -101,7 +102,7 @@ class AnnealingKit(NamedTuple):
     | `second_path_beyond` | (nats between both directions) × (temperatures) beyond which a second path is annealed |
     | `first_steps` | chain, number of temperatures by default -> that of the cheapest annealing of this chain |
     | `in_small_steps` | True if a sweep takes thousands of small steps in turn, which a CPU does faster than a GPU |
-    | `in_threads_of_their_own` | True if a CPU runs each half in one thread, by a program that compiles sooner |
+    | `compilation` | how the programs of its paths along temperatures are compiled |
     | `hysteresis_share` | share of the nats between both directions that is a standard error; None: the usual one |
 
     A path around the best particle is shorter, but stays in one labelling and one mode. `states` are the ends of the
@@ -117,7 +118,7 @@ class AnnealingKit(NamedTuple):
     second_path_beyond: float
     first_steps: Callable[[Any, int], int]
     in_small_steps: bool
-    in_threads_of_their_own: bool
+    compilation: Compilation
     hysteresis_share: float | None
 
 
@@ -190,7 +191,7 @@ PLAIN = AnnealingKit(
     second_path_beyond=FAR,
     first_steps=default_steps,
     in_small_steps=False,
-    in_threads_of_their_own=False,
+    compilation=Compilation.FULL_EFFORT,
     hysteresis_share=None,
 )
 """The record of a chain whose own path, along temperatures, is all that it offers."""
@@ -227,7 +228,9 @@ BUILT_IN_KITS: dict[type, ChainKit] = {
     PoissonFactorizationChain: ChainKit(PLAIN, StatesKit(factor_recorder, no_reader_needed, true_factor_state)),
     AnchoredFactorization: ChainKit(
         PLAIN._replace(
-            first_steps=first_steps_around_fit, in_threads_of_their_own=True, hysteresis_share=SHARE_AROUND_FIT
+            first_steps=first_steps_around_fit,
+            compilation=Compilation.SOON_IN_ONE_THREAD,
+            hysteresis_share=SHARE_AROUND_FIT,
         ),
         NOT_READ._replace(true_state=true_factor_state_near_fit),
     ),

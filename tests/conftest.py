@@ -142,6 +142,14 @@ def float64() -> Iterator[None]:
 
 
 @pytest.fixture
+def own_programs() -> Iterator[None]:
+    """Inside: nothing is run that was compiled outside, and the other way round."""
+    jax.clear_caches()
+    yield
+    jax.clear_caches()
+
+
+@pytest.fixture
 def strict_ranks() -> Iterator[None]:
     """Inside: arrays of different rank do not broadcast. Around our own kernels only; NumPyro and Optax raise."""
     with jax.numpy_rank_promotion("raise"):

@@ -5,8 +5,9 @@ in a feature model, which rows have each feature; in a block model, which rows a
 columns in the same column cluster (two partitions). The rows of one component, or those that have one feature, are
 called a part. A part occupies one array slot, called a place.
 
-A model with several size variables has as many sides, such as the rows and the columns of a block model. Each side has
-parts of its own. Tables over sizes have one axis for each size variable.
+A model has a side for each of its size variables, and each side has parts of its own. Mixtures and feature models have
+one side. A block model has two, its rows and its columns. Tables over sizes K, or over numbers of parts, have one axis
+for each side, written *size and *number.
 """
 
 from collections.abc import Mapping
@@ -62,8 +63,8 @@ class AllocationChain(Protocol):
         """The number of array slots (places) that parts of one side can take."""
         ...
 
-    def most_places(self) -> int | tuple[int, ...]:
-        """Return the number of places that is enough for every allocation; with several sides that of each side."""
+    def most_places(self) -> tuple[int, ...]:
+        """Return the number of places on each side that is enough for every allocation."""
         ...
 
     @property
@@ -73,10 +74,8 @@ class AllocationChain(Protocol):
 
     @property
     def size_given_parts(self) -> Float[Array | np.ndarray, "*number_and_size"] | None:
-        """The table p(K given t parts), (part count, size); None if p(K | allocation) depends on more than t.
-
-        In that case `log_sizes` is called. With two sides it is p(K, L given t and u parts), (part count, part count,
-        size, size).
+        """The table p(K given the number of parts on each side), (*number, *size); None if p(K | allocation) depends on
+        more than these numbers. In that case `log_sizes` is called.
         """
         ...
 
@@ -106,8 +105,8 @@ class AllocationChain(Protocol):
         """Return the states after moves that leave the posterior unchanged."""
         ...
 
-    def part_counts(self, labels: Array) -> Int[Array, "*side particle"]:
-        """Return the number of parts, (particle,); with several sides that of each side, (side, particle)."""
+    def part_counts(self, labels: Array) -> Int[Array, "side particle"]:
+        """Return the number of parts on each side, (side, particle)."""
         ...
 
     def groups(self, labels: Array) -> Int[Array, "row particle"]:
@@ -117,7 +116,7 @@ class AllocationChain(Protocol):
         ...
 
     def log_sizes(self, state: AllocationState) -> Float[Array, "*size particle"]:
-        """Return log p(K given the allocation and hyper-parameters) of K = 1, 2, …, (size, particle), nats; with two
-        sides those of (K, L), (size, size, particle).
+        """Return log p(K given the allocation and hyper-parameters) of the sizes K = 1, 2, … of each side, (*size,
+        particle), nats.
         """
         ...

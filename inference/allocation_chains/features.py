@@ -81,9 +81,9 @@ class FeatureChain(eqx.Module):
     priors: Mapping[str, GammaPrior]
     n_places: int = eqx.field(static=True)
 
-    def most_places(self) -> int:
+    def most_places(self) -> tuple[int]:
         """Return the number of places that is enough for every allocation: the largest size."""
-        return len(self.log_prior)
+        return (len(self.log_prior),)
 
     @property
     def has_warm_up(self) -> bool:
@@ -147,9 +147,9 @@ class FeatureChain(eqx.Module):
         """Return how many rows have the feature in each place, (place, particle)."""
         return labels.sum(0, dtype=jnp.result_type(float))
 
-    def part_counts(self, labels: Int[Array, "row place particle"]) -> Int[Array, " particle"]:
-        """Return the number of features that some row has, (particle,)."""
-        return (self.counts(labels) > 0.5).sum(0, dtype=jnp.int32)
+    def part_counts(self, labels: Int[Array, "row place particle"]) -> Int[Array, "one particle"]:
+        """Return the number of features that some row has, (1, particle)."""
+        return (self.counts(labels) > 0.5).sum(0, dtype=jnp.int32)[None]
 
     def groups(self, labels: Int[Array, "row place particle"]) -> Int[Array, "none particle"]:
         """Return an array without rows, (0, particle): a row may have several features."""

@@ -103,9 +103,9 @@ class PartitionChain(eqx.Module):
         """The number of array slots (places) that parts can take, which is the most parts of a partition."""
         return self.mixture.capacity
 
-    def most_places(self) -> int:
+    def most_places(self) -> tuple[int]:
         """Return the number of rows, without padding: a partition has no more parts."""
-        return int(np.sum(np.asarray(self.mixture.weight) > 0))
+        return (int(np.sum(np.asarray(self.mixture.weight) > 0)),)
 
     @property
     def has_warm_up(self) -> bool:
@@ -215,9 +215,9 @@ class PartitionChain(eqx.Module):
         chosen = self.mixture.names.components(labels) == jnp.arange(self.n_places, dtype=labels.dtype)[:, None, None]
         return (chosen * self._weight()[:, None]).sum(1)
 
-    def part_counts(self, labels: Int[Array, "row particle"]) -> Int[Array, " particle"]:
-        """Return the number of parts, (particle,)."""
-        return (self.counts(labels) > 0.5).sum(0, dtype=jnp.int32)
+    def part_counts(self, labels: Int[Array, "row particle"]) -> Int[Array, "one particle"]:
+        """Return the number of parts, (1, particle)."""
+        return (self.counts(labels) > 0.5).sum(0, dtype=jnp.int32)[None]
 
     def groups(self, labels: Int[Array, "row particle"]) -> Int[Array, "row particle"]:
         """Return the number of the part that each row is in, (row, particle); −1 for padding."""

@@ -1,19 +1,18 @@
 """Run chains over allocations of rows until they agree, and compute the posterior of the number of components K.
 
-An allocation says which rows belong to the same component, or have the same feature; such a group of rows is called a
-part (`contract`). Every draw of an allocation yields p(K | allocation) for all K at once. So p(K | rows) is an average
-of these, not a count of visits (Rao and Blackwell). The number of parts, which are the occupied components, is a count
-of visits. Chains draw independently of each other: an error is the standard deviation of their averages over the square
-root of their number. Chains over features may go on from the same state after their warm-up; that they agree does not
-show then that each of them would have found this state.
+An allocation says which rows, or columns, are together in a part: an occupied component, or a feature that some row has
+(`contract`). Every draw of an allocation yields p(K | allocation) for all K at once. So p(K | rows) is an average of
+these, not a count of visits (Rao and Blackwell). The number of parts is a count of visits. Chains draw independently of
+each other: an error is the standard deviation of their averages over the square root of their number. Chains may go on
+from the same state after a warm-up; that they agree does not show then that each of them would have found this state.
 
 Sixteen chains may agree by chance, and a run ends when their error is small enough. So it would end where the error is
 understated. The blocks of sweeps of each chain are a second witness: the error is never below the one that they would
 have if they were independent of each other.
 
-A model with two size variables K and L, such as a block model, has parts on two sides: of the rows and of the columns.
-Its tables over sizes have an axis for each, and all that is said of K here holds of the pair. R̂ is the largest of those
-of both numbers of parts and of log p(rows | allocation).
+K is one number for each side of a model: one for mixtures and features, two for the rows and columns of a block model.
+So tables over sizes have the axes *size, and tables over numbers of parts *number. R̂ is the largest of those of the
+number of parts on each side and of log p(rows | allocation).
 """
 
 import math
@@ -51,17 +50,19 @@ them is recorded.
 FEWEST_BLOCKS = 8
 """The number of blocks after which chains are first tested for agreement."""
 FIRST_LOOK = FEWEST_BLOCKS // 2
-"""The number of blocks after which it is first asked if partitions need more places: fewer sweeps are lost."""
-BURN_IN, BURN_IN_OF_FEATURES = 1 / 4, 1 / 2
-"""The share of the recorded blocks, the first ones, that is discarded as burn-in: of partitions, and of features.
+"""The number of blocks after which it is first asked if chains without a warm-up need more places. So fewer sweeps are
+lost. A warm-up asks by itself.
+"""
+BURN_IN, BURN_IN_AFTER_WARM_UP = 1 / 4, 1 / 2
+"""The share of the recorded blocks, the first ones, that is discarded as burn-in: of chains without and with a warm-up.
 
-Chains over partitions begin far apart, and R̂ of what is kept shows whether some have not arrived yet. Chains over
-features may begin at one state, so that R̂ cannot show it, and more is discarded.
+Chains without one begin far apart, and R̂ of what is kept shows whether some have not arrived yet. After a warm-up they
+may go on from one state, so that R̂ cannot show it, and more is discarded.
 """
 LOG_ROWS_DECIMALS = 6
-"""Decimal places, in nats, to which log p(rows | partition) is rounded before chains are compared.
+"""Decimal places, in nats, to which log p(rows | allocation) is rounded before chains are compared.
 
-Chains sum the same partition in different orders, and ranks would take the rounding errors for disagreement. R̂ was 2.4
+Chains sum the same allocation in different orders, and ranks would take the rounding errors for disagreement. R̂ was 2.4
 on three clear clusters that all chains had found.
 """
 LONGER = 1.25
@@ -106,20 +107,19 @@ class AllocationTrace(NamedTuple):
 
     | field | meaning |
     |---|---|
-    | `size_probability` | average of p(K given the partition) for K = 1, 2, … components, (chain, size) |
-    | `parts` | number of components that have rows after every sweep, (chain, draw), or (chain, side, draw) |
-    | `log_rows` | log p(rows given the partition) without carriers after every sweep, nats, (chain, draw) |
+    | `size_probability` | average of p(K given the allocation) for sizes 1, 2, … of each side, (chain, *size) |
+    | `parts` | number of parts on each side after every sweep, (side, chain, draw) |
+    | `log_rows` | log p(rows given the allocation) without carriers after every sweep, nats, (chain, draw) |
     | `sweeps` | how many sweeps each chain made, with those left out |
-    | `arrival` | from which sweep on all chains have been at one partition, counted from 1 |
-    | `least_error` | the standard error of p(K) if blocks of sweeps were independent (`error_of_blocks`), (size,) |
+    | `arrival` | from which sweep on all chains have been at one allocation, counted from 1 |
+    | `least_error` | the standard error of p(K) if blocks of sweeps were independent (`error_of_blocks`), (*size) |
     | `draws` | the allocations after every eighth sweep, with their hyper-parameters |
 
-    A carrier is the part of a row's log density that no parameter changes. With two size variables K and L, such as
-    those of a block model, tables over sizes have the axes (size, size), and `parts` has the number of each side.
+    A carrier is the term of a row's log density that no parameter changes.
     """
 
     size_probability: Float64[np.ndarray, "chain *size"]
-    parts: Int[np.ndarray, "chain *side draw"]
+    parts: Int[np.ndarray, "side chain draw"]
     log_rows: Float64[np.ndarray, "chain draw"]
     sweeps: int
     arrival: int
@@ -128,48 +128,43 @@ class AllocationTrace(NamedTuple):
 
     @property
     def rhat(self) -> float:
-        """The largest R̂ of the numbers of occupied components and of log p(rows | partition)."""
-        return max(rhat(each) for each in (*self._parts_of_sides, self.log_rows))
+        """The largest R̂ of the numbers of parts on each side and of log p(rows | allocation)."""
+        return max(rhat(each) for each in (*self.parts, self.log_rows))
 
     @property
     def effective_sample_size(self) -> float:
-        """The number of independent draws that all chains together are worth, for the number of occupied components.
+        """The number of independent draws that all chains together are worth, for the number of parts.
 
-        With two sides it is the smaller one of theirs. If no number ever varies, the log-probability of the rows given
-        the partition stands in; NaN if that does not vary either. See `visits` for what the chains are worth then.
+        It is the smallest of those of the sides whose number varies. If no number ever varies, the log-probability of
+        the rows given the allocation stands in; NaN if that does not vary either. See `visits` for what the chains are
+        worth then.
         """
-        of_parts = [bulk_effective_sample_size(each) for each in self._parts_of_sides]
+        of_parts = [bulk_effective_sample_size(each) for each in self.parts]
         known = [each for each in of_parts if not np.isnan(each)]
         return min(known) if known else bulk_effective_sample_size(self.log_rows)
 
-    @property
-    def _parts_of_sides(self) -> Int[np.ndarray, "side chain draw"]:
-        """The numbers of occupied components of each side after every sweep, (side, chain, draw)."""
-        return np.moveaxis(self.parts.reshape(len(self.parts), -1, self.parts.shape[-1]), 1, 0)
-
     def sizes(self) -> tuple[Float64[np.ndarray, "*size"], Float64[np.ndarray, "*size"]]:
-        """Return the posterior of the number of components K = 1, 2, … and its Monte Carlo errors.
+        """Return the posterior of the sizes K = 1, 2, … and its Monte Carlo errors.
 
-        No error is below `least_error`, nor smaller than the change that one visit to another number of components,
-        which may have been missed, could make.
+        No error is below `least_error`, nor smaller than the change that one visit to another size, which may have been
+        missed, could make.
 
-        Returns: (p(K | rows), standard errors), each (size,), or (size, size) for two size variables.
+        Returns: (p(K | rows), standard errors), each (*size).
         """
         probability, error = _mean_and_standard_error(self.size_probability)
         return probability, np.maximum(np.maximum(error, self.least_error), self._doubt)
 
     def occupied(self) -> tuple[Float64[np.ndarray, "*number"], Float64[np.ndarray, "*number"]]:
-        """Return the posterior of the number of components that have rows, and its Monte Carlo errors.
+        """Return the posterior of the number of parts, and its Monte Carlo errors.
 
         No error is below √(2 q (1 − q) d), with d = ½ / (n + 1), n the effective number of independent visits, and
         q = d + p (1 − 2 d) the probability p moved a little towards ½. So a number that was never or always visited has
         an error too.
 
-        Returns: (probabilities of the numbers from `fewest_parts` to the most that was visited, standard errors), each
-            (number,), or (number, number) for the pairs of two sides.
+        Returns: (probabilities of the numbers on each side from `fewest_parts` to the most that was visited, standard
+            errors), each (*number).
         """
-        sides = self._parts_of_sides
-        places = tuple(sides - self.fewest_parts)
+        places = tuple(self.parts - self.fewest_parts)
         shape = tuple(int(each.max()) + 1 for each in places)
         flat = np.asarray(np.ravel_multi_index(places, shape))  # which cell of the table each draw is in, (chain, draw)
         shares = (flat[..., None] == np.arange(math.prod(shape))).mean(1)
@@ -179,7 +174,7 @@ class AllocationTrace(NamedTuple):
 
     @property
     def fewest_parts(self) -> int:
-        """The number of parts that tables of their number begin with: 0 if some draw had no part, else 1."""
+        """The number of parts that tables of their number begin with: 0 if some draw had no part on a side, else 1."""
         return min(1, int(self.parts.min()))
 
     @property
@@ -187,10 +182,10 @@ class AllocationTrace(NamedTuple):
         """The number of independent visits that all chains together are worth: their effective draws, if anything
         varies.
 
-        If nothing varies, c chains that began far apart all came to one partition within a sweeps (`arrival`), and in n
-        sweeps none of them left it. In the long run a chain leaves as often as it comes back. So the odds of all other
-        partitions are the chance to leave in one sweep over the chance to come back: about 1/(c n) at most over 1/a at
-        least. The chains are therefore worth c n / a visits, or c of them if that is more.
+        If nothing varies, c chains that began far apart all came to one allocation within a sweeps (`arrival`), and in
+        n sweeps none of them left it. In the long run a chain leaves as often as it comes back. So the odds of all
+        other allocations are the chance to leave in one sweep over the chance to come back: about 1/(c n) at most over
+        1/a at least. The chains are therefore worth c n / a visits, or c of them if that is more.
         """
         effective = self.effective_sample_size
         if not np.isnan(effective):
@@ -210,7 +205,7 @@ class AllocationTrace(NamedTuple):
     def is_settled(self, precision: float, *, of_parts: bool = False, most_rhat: float = MOST_RHAT) -> bool:
         """Return True if chains agree and no probability of a size has a Monte Carlo error above `precision`.
 
-        of_parts: whether this must hold of the number of occupied components too.
+        of_parts: whether this must hold of the number of parts too.
         most_rhat: the largest R̂ at which chains count as agreeing.
         """
         tables = (self.sizes(), self.occupied()) if of_parts else (self.sizes(),)
@@ -218,9 +213,9 @@ class AllocationTrace(NamedTuple):
 
 
 def _mean_and_standard_error(each: Float64[np.ndarray, "chain *number"]) -> tuple[np.ndarray, np.ndarray]:
-    """Return (the mean over independent chains, its standard error), each (number,) or (number, number).
+    """Return (the mean over independent chains, its standard error), each (*number).
 
-    each: a quantity of every chain, (chain, number) or (chain, number, number).
+    each: a quantity of every chain, (chain, *number).
     """
     return each.mean(0), each.std(0, ddof=1) / np.sqrt(len(each))
 
@@ -231,10 +226,9 @@ def error_of_blocks(averages: Float64[np.ndarray, "block chain *size"]) -> Float
     Blocks that follow each other are alike, if anything, so that the error is at least this. It comes from how blocks
     differ within their chain: blocks × chains numbers, where the averages of chains are few and may agree by chance.
 
-    averages: of p(K | allocation) over the sweeps of each block, (block, chain, size), or (block, chain, size, size).
+    averages: of p(K | allocation) over the sweeps of each block, (block, chain, *size).
 
-    Returns: the standard error of p(K | rows), (size,) or (size, size); 0 if there is one block only, which says
-        nothing.
+    Returns: the standard error of p(K | rows), (*size); 0 if there is one block only, which says nothing.
     """
     n_blocks, n_chains, *sizes = averages.shape
     if n_blocks < 2:
@@ -247,28 +241,30 @@ class AllocationRun(NamedTuple):
 
     | field | meaning |
     |---|---|
-    | `labels` | the allocations, as `AllocationState` has them, (row, chain) or (row, place, chain) |
+    | `labels` | the allocations, in the form that their chain gives them (`AllocationState`), (…, chain) |
     | `log_hyper` | logarithm of each hyper-parameter by name, (column, chain); no entry if it has no prior |
-    | `places` | how many array slots for parts there are |
-    | `parts` | number of components that have rows after every sweep, (block, sweep, chain), or of each side |
-    | `log_rows` | log p(rows given partition) without carriers after every sweep, nats, (block, sweep, chain) |
-    | `size_probability` | averages of p(K given partition), (block, chain, size), or (block, chain, size, size) |
+    | `places` | how many array slots for parts there are on each side |
+    | `parts` | number of parts on each side after every sweep, (block, sweep, side, chain) |
+    | `log_rows` | log p(rows given allocation) without carriers after every sweep, nats, (block, sweep, chain) |
+    | `size_probability` | averages of p(K given allocation), (block, chain, *size) |
     | `spent` | how many blocks were run in all, also those before array slots were last added |
     | `warm_up_left` | how many blocks of warm-up are still to come |
     | `draws` | the allocations after every eighth sweep of the blocks not left out, with hyper-parameters |
     | `cells` | the cells of rows that lack some, where these are latent, (partial, dim, chain); else None |
+    | `has_warm_up` | whether the chains make a warm-up (`AllocationChain.has_warm_up`) |
     """
 
     labels: Int[np.ndarray, "row *place chain"]
     log_hyper: Mapping[str, Float64[np.ndarray, "column chain"]]
     places: int
-    parts: Int[np.ndarray, "block sweep *side chain"]
+    parts: Int[np.ndarray, "block sweep side chain"]
     log_rows: Float64[np.ndarray, "block sweep chain"]
     size_probability: Float64[np.ndarray, "block chain *size"]
     spent: int
     warm_up_left: int = 0
     draws: AllocationDraws = NO_DRAWS
     cells: Float64[np.ndarray, "partial dim chain"] | None = None
+    has_warm_up: bool = False
 
     @property
     def blocks(self) -> int:
@@ -278,12 +274,7 @@ class AllocationRun(NamedTuple):
     @property
     def left_out(self) -> int:
         """The number of blocks at the beginning that answers leave out, while chains were still on their way."""
-        return int(self.blocks * (BURN_IN_OF_FEATURES if self.is_of_features else BURN_IN))
-
-    @property
-    def is_of_features(self) -> bool:
-        """True for allocations in which a row may be in several parts."""
-        return self.labels.ndim > 2
+        return int(self.blocks * (BURN_IN_AFTER_WARM_UP if self.has_warm_up else BURN_IN))
 
     @property
     def is_due(self) -> bool:
@@ -296,13 +287,13 @@ class AllocationRun(NamedTuple):
         parts, log_rows = (np.concatenate(each) for each in (self.parts, self.log_rows))
         log_rows = np.round(log_rows, LOG_ROWS_DECIMALS)
         first = len(parts) - len(np.concatenate(self.parts[late]))
-        has_moved = (parts != parts[-1, ..., :1]).reshape(len(parts), -1).any(1)
+        has_moved = (parts != parts[-1, :, :1]).any((1, 2))
         elsewhere = np.flatnonzero(has_moved | (log_rows != log_rows[-1, 0]).any(1))
-        # From this sweep on all chains have been at one partition. Sweeps that are not recorded any more come before.
+        # From this sweep on all chains have been at one allocation. Sweeps that are not recorded any more come before.
         arrival = (self.spent - self.blocks) * BLOCK + int(elsewhere.max(initial=-1)) + 1
         return AllocationTrace(
             self.size_probability[late].mean(0),
-            parts[first:].T,  # (chain, draw), or (chain, side, draw)
+            parts[first:].transpose(1, 2, 0),
             log_rows[first:].T,
             self.blocks * BLOCK,
             arrival,
@@ -319,27 +310,29 @@ class AllocationRun(NamedTuple):
         late = (self.blocks - self.left_out) * (BLOCK // SWEEPS_PER_DRAW)
         return self._replace(draws=self.draws.followed_by(new).last(late))
 
-    def lacks_places(self, precision: float, most_places: int | tuple[int, ...]) -> bool:
+    def lacks_places(self, precision: float, most_places: tuple[int, ...]) -> bool:
         """Return True if too many draws fill all array slots for this precision; such draws had no room for one more
         part.
 
         precision: the Monte Carlo error that is asked for.
-        most_places: the number of slots that is always enough; with several sides that of each side.
+        most_places: the number of slots on each side that is always enough.
         """
         if share_of_full(self.parts[-1], self.places, most_places) > FULL:
             return True
-        is_asked = self.is_due or (self.blocks == FIRST_LOOK and not self.is_of_features)
-        return is_asked and share_of_full(self.trace().parts, self.places, most_places) > FULL_SHARE * precision
+        is_asked = self.is_due or (self.blocks == FIRST_LOOK and not self.has_warm_up)
+        return (
+            is_asked and share_of_full(self.parts[self.left_out :], self.places, most_places) > FULL_SHARE * precision
+        )
 
 
-def share_of_full(parts: Int[np.ndarray, "first *side last"], places: int, most_places: int | tuple[int, ...]) -> float:
+def share_of_full(parts: Int[np.ndarray, "*sweep side chain"], places: int, most_places: tuple[int, ...]) -> float:
     """Return the share of draws that fill all array slots of a side that could have more.
 
-    parts: the numbers of parts, (sweep, chain), or (sweep, side, chain); chains may also come first.
-    places: how many slots there are. most_places: how many are always enough; with several sides those of each side.
+    parts: the numbers of parts, (sweep, side, chain), or (block, sweep, side, chain).
+    places: how many slots a side has. most_places: how many are always enough on each side.
     """
-    is_full = (parts >= places) & (places < np.asarray(most_places)[..., None])
-    return float((is_full.any(1) if is_full.ndim > 2 else is_full).mean())
+    is_full = (parts >= places) & (places < np.asarray(most_places)[:, None])
+    return float(is_full.any(-2).mean())
 
 
 @cache
@@ -371,7 +364,7 @@ def run_chains(
         settled.
     fewest_sweeps: the run does not end before so many sweeps of each chain.
     chains: how many independent chains run side by side.
-    of_parts: whether the precision holds of the number of occupied components too.
+    of_parts: whether the precision holds of the number of parts too.
     most_rhat: the largest R̂ at which chains count as agreeing.
     """
     run, make_chain = None, cache(make_chain)
@@ -395,7 +388,7 @@ def is_enough(
     run: the run so far.
     precision: the largest Monte Carlo error of a probability.
     most_sweeps: the most sweeps of each chain.
-    of_parts: whether the precision holds of the number of occupied components too.
+    of_parts: whether the precision holds of the number of parts too.
     most_rhat: the largest R̂ at which chains count as agreeing.
     """
     if not run.blocks or run.spent * BLOCK >= most_sweeps:
@@ -436,8 +429,7 @@ def run_one_more_block(
         if table is None:
             size_probability = np.moveaxis(np.asarray(probability), -1, 0)
         else:
-            of_sides = parts.reshape(len(parts), -1, parts.shape[-1])  # (sweep, side, particle)
-            size_probability = np.asarray(table)[tuple(np.moveaxis(of_sides, 1, 0))].mean(0)
+            size_probability = np.asarray(table)[tuple(np.moveaxis(parts, 1, 0))].mean(0)
         log_hyper = {name: np.asarray(each, np.float64) for name, each in state.log_hyper.items()}
         new = AllocationRun(
             np.asarray(state.labels),
@@ -449,6 +441,7 @@ def run_one_more_block(
             spent + 1,
             max(0, warm_up_left - 1),
             cells=None if state.cells is None else np.asarray(state.cells, np.float64),
+            has_warm_up=chain.has_warm_up,
         )
         if run is not None and recorded:
             joined = (np.concatenate([getattr(run, name), getattr(new, name)]) for name in VISITED)
@@ -475,7 +468,7 @@ def advance(
 ) -> tuple[
     AllocationState,
     Float[Array, "*size particle"] | None,
-    Int[Array, "sweep *side particle"],
+    Int[Array, "sweep side particle"],
     Float[Array, "sweep particle"],
     AllocationDraws,
 ]:
@@ -483,10 +476,10 @@ def advance(
 
     warming_up: whether chains make the moves of their warm-up instead of steps; then the draws must not be used.
 
-    Returns: (the states; the average of p(K | allocation) over the sweeps, (size, particle); the number of occupied
-        parts after every sweep, (sweep, particle), or (sweep, side, particle); log p(rows | allocation) after every
-        sweep, (sweep, particle), nats; the allocations after every eighth sweep). The average is None if
-        p(K | allocation) depends on the number of parts alone.
+    Returns: (the states; the average of p(K | allocation) over the sweeps, (size, particle); the number of parts on
+        each side after every sweep, (sweep, side, particle); log p(rows | allocation) after every sweep, (sweep,
+        particle), nats; the allocations after every eighth sweep). The average is None if p(K | allocation) depends on
+        the numbers of parts alone.
     """
     particles = state.labels.shape[-1]
     move = chain.warm_up if warming_up else chain.step

@@ -20,7 +20,14 @@ import jax
 import numpy as np
 from jaxtyping import Array, Float, Float64, Key
 
-from lvsearch.inference.annealing.particles import end_paths, label_scores, move_along, relabel_all, start_population
+from lvsearch.inference.annealing.particles import (
+    Compilation,
+    end_paths,
+    label_scores,
+    move_along,
+    relabel_all,
+    start_population,
+)
 from lvsearch.inference.annealing.relabelling import draw_orders, log_labelling
 from lvsearch.inference.chains import Chain, State
 from lvsearch.inference.generators import generator, split_key
@@ -101,7 +108,7 @@ def gain_upwards(
             np.append(np.diff(before), 0.0),
             islands=len(log_start),
             backward=False,
-            serial=True,
+            compilation=Compilation.IN_ONE_THREAD,
         )
         # and end with the weight of the labelling at the larger size
         log_end = log_labelling(np.asarray(label_scores(chain, population.state)))
@@ -134,7 +141,7 @@ def gain_downwards(
             np.diff(before[::-1]),
             islands=len(log_start),
             backward=True,
-            serial=True,
+            compilation=Compilation.IN_ONE_THREAD,
         )
         # the same two ends as upwards, passed in the other direction
         log_end = log_labelling(np.asarray(_smaller_scores(chain, population.state)))

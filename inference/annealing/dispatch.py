@@ -10,7 +10,7 @@ from jaxtyping import Array, Float64, Key
 
 from lvsearch.inference.annealing.between_sizes import Gain
 from lvsearch.inference.annealing.generic import GenericChain, flat_chain
-from lvsearch.inference.annealing.particles import CONSTANT, Profile, backward, forward, pilot, schedule
+from lvsearch.inference.annealing.particles import CONSTANT, Annealed, Profile, backward, forward, pilot, schedule
 from lvsearch.inference.annealing.prefixes import grow, sequential, shrink
 from lvsearch.inference.chains import Anchor, Chain, State
 from lvsearch.inference.data.dataset import Dataset
@@ -234,8 +234,8 @@ def temperature_profile(chain: Chain, key: Key[Array, ""], work: Effort) -> Prof
     if work.islands * work.particles < FEWEST_FOR_PILOT or chain_kit(chain).annealing.along_data(chain):
         return Profile(np.array([0.0, 1.0]), np.zeros(2), np.zeros(2))
     with _on_device_of(chain):
-        alone = chain_kit(chain).annealing.in_threads_of_their_own
-        return pilot(chain, key, islands=work.islands, particles=work.particles, alone=alone)
+        compilation = chain_kit(chain).annealing.compilation
+        return pilot(chain, key, islands=work.islands, particles=work.particles, compilation=compilation)
 
 
 def anneal(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) -> tuple[TwoSided, ...]:
@@ -252,7 +252,7 @@ def anneal(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) ->
         key_first, key_anchors, key_second = split_key(key, 3)
         if len(profile.temperature) > HOPELESS * work.steps and not _is_around_labelling(chain):
             temperatures = schedule(profile, work.steps)
-            there = forward(chain, key_first, temperatures, islands=work.islands, particles=work.particles)
+            there = _forward(chain, key_first, temperatures, work)
             second = _from_an_anchor(chain, key_anchors, key_second, work, (there.state,))
             if second is not None:
                 return (second,)
@@ -266,6 +266,12 @@ def anneal(chain: Chain, key: Key[Array, ""], work: Effort, profile: Profile) ->
             return (first,)
         second = _from_an_anchor(chain, key_anchors, key_second, work, states)
         return (first,) if second is None else (first, second)
+
+
+def _forward(chain: Chain, key: Array, temperatures: Float64[np.ndarray, " step"], work: Effort) -> Annealed:
+    """Anneal forward from draws of q, by programs compiled as the chain's kit says. work: the particles."""
+    compilation = chain_kit(chain).annealing.compilation
+    return forward(chain, key, temperatures, islands=work.islands, particles=work.particles, compilation=compilation)
 
 
 def _on_device_of(chain: Chain) -> AbstractContextManager[object]:
@@ -336,13 +342,13 @@ def both_ways(
 
         Returns: (the estimates of both directions, the state in which the forward path ended).
         """
+        kit = chain_kit(chain).annealing
         key_forward, key_backward = split_key(fold_in(key, number))
-        if chain_kit(chain).annealing.along_data(chain):
+        if kit.along_data(chain):
             return _along_data(chain, key_forward, key_backward, work, truth)
-        alone = chain_kit(chain).annealing.in_threads_of_their_own
-        there = forward(chain, key_forward, temperatures, islands=work.islands, particles=work.particles, alone=alone)
+        there = _forward(chain, key_forward, temperatures, work)
         begin = there.state if truth is None else truth
-        back = backward(chain, key_backward, begin, temperatures, islands=work.islands, alone=alone)
+        back = backward(chain, key_backward, begin, temperatures, islands=work.islands, compilation=kit.compilation)
         moved = there.moved and (back.moved or bool(there.profile.deviation[0] <= CONSTANT))
         return TwoSided(there.log_evidence, back.log_evidence, 0.0 if there.labelled else None, moved), there.state
 

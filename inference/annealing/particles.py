@@ -23,6 +23,7 @@ Checked: a chain that never moves is plain importance sampling from q. Its forwa
 """
 
 from collections.abc import Callable
+from enum import Enum, auto
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -46,6 +47,25 @@ STEP_PRECISION = 1e-3
 """Relative precision of a pilot's step. The step is found by halving, and every try weighs all particles."""
 CONSTANT = 1e-6
 """Standard deviation in nats below which log p − log q counts as one number. Any chain is right then."""
+
+
+class Compilation(Enum):
+    """The way in which a CPU's program for a path is compiled: its effort, and the threads that it runs in.
+
+    | member | effort | threads | for |
+    |---|---|---|---|
+    | `FULL_EFFORT` | full | all | paths in general |
+    | `SOON_WHERE_DATA_ARE_FEW` | some; full unless data are few | one; all unless data are few | a single path |
+    | `IN_ONE_THREAD` | full | the calling one | many small steps, which a GPU gets as one graph |
+    | `SOON_IN_ONE_THREAD` | some | the calling one | paths side by side that run a few times |
+
+    With some effort a program compiles sooner and runs longer.
+    """
+
+    FULL_EFFORT = auto()
+    SOON_WHERE_DATA_ARE_FEW = auto()
+    IN_ONE_THREAD = auto()
+    SOON_IN_ONE_THREAD = auto()
 
 
 class Population(NamedTuple):
@@ -98,8 +118,7 @@ def forward(
     islands: int,
     particles: int,
     begin: State | None = None,
-    short: bool = False,
-    alone: bool = False,
+    compilation: Compilation = Compilation.FULL_EFFORT,
 ) -> Annealed:
     """Anneal from draws of q to the posterior; return estimates of log p(data) that are low on average.
 
@@ -109,14 +128,12 @@ def forward(
     particles: number of particles in each group.
     begin: states of all particles, which the first sweep at temperature 0 turns into draws of q. None: draw them from
         q.
-    short: whether the path runs only once, by a program that compiles sooner and runs longer where data are few.
-    alone: whether a CPU runs the path in the calling thread alone, by a program that compiles sooner.
+    compilation: how the path's programs are compiled.
     """
     key_init, key_path, key_end = split_key(key, 3)
     with jax.enable_x64(True):
         if begin is None:
-            draw = _draw_soon if alone else draw_from_q
-            begin = draw(chain, key_init, particles=islands * particles)
+            begin = _draw_begin(chain, key_init, islands * particles, compilation)
         population = start_population(begin, islands, particles)
         before = np.concatenate([[0.0], temperatures])
         population, profile, moved = move_along(
@@ -127,8 +144,7 @@ def forward(
             np.append(np.diff(before), 0.0),
             islands=islands,
             backward=False,
-            short=short,
-            alone=alone,
+            compilation=compilation,
         )
         moved = moved or bool(profile.deviation[0] <= CONSTANT)  # the first temperature is 0: draws of q
         scores = label_scores(chain, population.state)
@@ -146,7 +162,7 @@ def backward(
     temperatures: Float64[np.ndarray, " step"],
     *,
     islands: int,
-    alone: bool = False,
+    compilation: Compilation = Compilation.FULL_EFFORT,
 ) -> Annealed:
     """Anneal from draws of the posterior to q; return estimates of log p(data) that are high on average.
 
@@ -154,7 +170,7 @@ def backward(
     state: draws of the posterior, the particles of all groups.
     temperatures: 0 < t_1 < … ≤ 1, the last one 1. They are passed from 1 downwards.
     islands: number of particle groups, each with an estimate of its own.
-    alone: as of `forward`.
+    compilation: how the path's programs are compiled.
     """
     key_labels, key_path, key_end = split_key(key, 3)
     with jax.enable_x64(True):
@@ -176,7 +192,7 @@ def backward(
             np.diff(before[::-1]),
             islands=islands,
             backward=True,
-            alone=alone,
+            compilation=compilation,
         )
         ended = end_paths(chain, key_end, population, islands=islands, sign=-1.0)
         return Annealed(*ended, profile, scores is not None, moved)
@@ -189,7 +205,7 @@ def pilot(
     islands: int,
     particles: int,
     most: int = MOST_PILOT_STEPS,
-    alone: bool = False,
+    compilation: Compilation = Compilation.FULL_EFFORT,
 ) -> Profile:
     """Run one cheap forward path that chooses its own temperatures, and return its profile.
 
@@ -200,12 +216,12 @@ def pilot(
     islands: number of particle groups.
     particles: number of particles in each group.
     most: largest number of steps.
-    alone: as of `forward`.
+    compilation: how the path's programs are compiled.
     """
     key_init, key_path = split_key(key)
     with jax.enable_x64(True):
-        draw = _draw_soon if alone else draw_from_q
-        population = start_population(draw(chain, key_init, particles=islands * particles), islands, particles)
+        begin = _draw_begin(chain, key_init, islands * particles, compilation)
+        population = start_population(begin, islands, particles)
         ratio = np.asarray(_log_ratio(chain, population.state))
         t, visited = 0.0, []
         while t < 1.0 and len(visited) < most:
@@ -222,7 +238,7 @@ def pilot(
                 islands=islands,
                 backward=False,
                 always_resample=True,
-                alone=alone,
+                compilation=compilation,
             )
             ratio, t = np.asarray(_log_ratio(chain, population.state)), after
         visited.append((1.0, ratio.mean(), ratio.std()))
@@ -261,9 +277,7 @@ def move_along(
     islands: int,
     backward: bool,
     always_resample: bool = False,
-    short: bool = False,
-    serial: bool = False,
-    alone: bool = False,
+    compilation: Compilation = Compilation.FULL_EFFORT,
 ) -> tuple[Population, Profile, bool]:
     """Move the population along a path: at each temperature make a sweep, then add the weight of the step to the next
     one.
@@ -274,16 +288,11 @@ def move_along(
     islands: number of particle groups.
     backward: whether sweeps run in reverse order.
     always_resample: whether to resample before every sweep, not only below half the effective sample size.
-    short: whether to use a program that compiles sooner and runs longer where data are few.
-    serial: whether a CPU runs the path in the calling thread alone (see `kernel`).
-    alone: as `serial`, by a program that is compiled with some effort only.
+    compilation: how the program is compiled.
 
     Returns: (the population, the profile of log p − log q, whether any state changed).
     """
-    visited = []
-    advance = _advance
-    for wanted, program in ((short, _advance_shortly), (serial, _advance_serially), (alone, _advance_alone)):
-        advance = program if wanted else advance
+    advance, visited = _advance_compiled(compilation), []
     for first in range(0, len(temperatures), CHUNK):
         n = min(CHUNK, len(temperatures) - first)
         chunk = np.zeros((2, CHUNK))
@@ -347,8 +356,18 @@ def _advance(
 
 
 _advance_shortly = kernel(static_argnames=("islands", "backward"), short=True)(_advance.__wrapped__)
-_advance_alone = kernel(static_argnames=("islands", "backward"), short=True, once=True)(_advance.__wrapped__)
 _advance_serially = kernel(static_argnames=("islands", "backward"), serial=True)(_advance.__wrapped__)
+_advance_alone = kernel(static_argnames=("islands", "backward"), short=True, once=True)(_advance.__wrapped__)
+
+
+def _advance_compiled(compilation: Compilation) -> Callable[..., Any]:
+    """Return `_advance` compiled in this way."""
+    return {
+        Compilation.FULL_EFFORT: _advance,
+        Compilation.SOON_WHERE_DATA_ARE_FEW: _advance_shortly,
+        Compilation.IN_ONE_THREAD: _advance_serially,
+        Compilation.SOON_IN_ONE_THREAD: _advance_alone,
+    }[compilation]
 
 
 def traced_both_ways(
@@ -445,6 +464,12 @@ def draw_from_q(chain: Chain, key: Array, *, particles: int) -> State:
 _draw_soon = kernel(static_argnames=("particles",), once=True)(
     lambda chain, key, *, particles: chain.init(key, particles)
 )
+
+
+def _draw_begin(chain: Chain, key: Array, particles: int, compilation: Compilation) -> State:
+    """Draw the particles that a path begins with from q, by the program for paths that are compiled in this way."""
+    draw = _draw_soon if compilation is Compilation.SOON_IN_ONE_THREAD else draw_from_q
+    return draw(chain, key, particles=particles)
 
 
 @kernel()

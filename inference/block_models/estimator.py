@@ -23,7 +23,7 @@ from jaxtyping import Array, Key
 
 from lvsearch.inference.annealing.anchors import LABELS_RUN, mix_with_even, pick_highest, settle_best_particles
 from lvsearch.inference.annealing.dispatch import effort
-from lvsearch.inference.annealing.particles import forward
+from lvsearch.inference.annealing.particles import Compilation, forward
 from lvsearch.inference.block_models.chain import BlockChain, BlockStart, BlockState, layout_of
 from lvsearch.inference.chains import Anchor
 from lvsearch.inference.engine.estimate import Estimate, beliefs_of, capacity_of
@@ -178,7 +178,7 @@ class BlockEstimator(GenericEstimator):
             islands=work.islands,
             particles=work.particles,
             begin=_states_before_first_sweep(chain, generator(key), work.islands * work.particles),
-            short=True,
+            compilation=Compilation.SOON_WHERE_DATA_ARE_FEW,
         )
         known = describe_best_particle(chain, ended.state)
         old = begin.beliefs.natural

@@ -40,7 +40,7 @@ from lvsearch.models.plain_arguments import checked_seed, real_number, whole_num
 from lvsearch.sizing.posterior import EstimatedPosterior, MemberPosterior, format_probability
 from lvsearch.sizing.sizes import Mixture, Size, SizePrior, weak
 from lvsearch.sizing.witness import per_variable
-from lvsearch.sizing.words import size_text, sizes_in_words
+from lvsearch.sizing.words import first_to_last, size_text, sizes_in_words
 
 LEFT_OUT, MOST_SIZES, MOST_OF_EACH_SIZE = 1e-6, 2000, 64
 """The prior probability of all sizes beyond the largest one in the table, and the largest size that a table can have:
@@ -128,7 +128,7 @@ class MixturePosterior:
             *trace.occupied(),
             trace.rhat,
             trace.effective_sample_size,
-            len(trace.parts),
+            len(trace.log_rows),
             trace.sweeps,
             precision,
             trace.fewest_parts,
@@ -347,13 +347,15 @@ class MixturePosterior:
         """
         return isinstance(self.model, RowMixture) and bool(self.recorded.groups.size) and not self.lacks_hyperparameters
 
-    def occupied_summary(self) -> tuple[list[int], int, float]:
+    def occupied_summary(self) -> tuple[tuple[Size, ...], Size, float]:
         """Return the 95 % credible set of the number of occupied components (in increasing order), its mode, and the
-        mode's probability, for a model with one size variable.
+        mode's probability.
+
+        Numbers are given as sizes, with a number for each size variable.
         """
-        best, first = int(np.argmax(self.occupied_probability)), self.fewest_occupied
-        held = [number for (number,) in _credible_set(self.occupied_probability, first)]
-        return held, first + best, float(self.occupied_probability[best])
+        first, table = self.fewest_occupied, self.occupied_probability
+        best = tuple(int(place) + first for place in np.unravel_index(int(np.argmax(table)), table.shape))
+        return tuple(_credible_set(table, first)), best, float(table.max())
 
     @property
     def name_in_use(self) -> str:
@@ -572,7 +574,8 @@ def _in_words(name: str, probability: Float64[np.ndarray, "*number"], first: int
     singular = re.sub(r"s\b", "", name, count=1)
     subject = f"1 {singular} is" if number == (1,) else f"{size_text(number)} {name} are"
     share = format_probability(float(probability[best]))
-    return f"{subject} most probable ({share}); {sizes_in_words(held)} hold{'s' if len(held) == 1 else ''} 95 %."
+    told = sizes_in_words(held) if len(number) == 1 else first_to_last(held)
+    return f"{subject} most probable ({share}); {told} hold{'s' if len(held) == 1 else ''} 95 %."
 
 
 def _credible_set(probability: Float64[np.ndarray, "*number"], first: int = 1) -> list[Size]:

@@ -17,6 +17,7 @@ from lvsearch.results.wording import (
     answer,
     bounds_in_words,
     component_name,
+    each_number_in_words,
     gives_number_in_use,
     has_probabilities,
     is_nothing_compared,
@@ -66,13 +67,14 @@ def facts(result: Findings, held_out: pd.DataFrame | None = None) -> tuple[Fact,
         found = () if result.recommended is None else result.recommended.facts()
         return (*(Fact(*each) for each in found), *_failures_fact(result), *_search_facts(result))
     found, asked = _probability_fact(result), result.scrutiny
-    limit, number_open = limit_in_words(result), open_number_in_words(result)
+    limit, number_open, each = limit_in_words(result), open_number_in_words(result), each_number_in_words(result)
     open_ended = may_rise_further(result) or may_fall_further(result)
     is_weighed = not (result.evaluator.nested or is_nothing_compared(result) or open_ended)
     influence = f"; {result.influence.describe()}" if is_weighed else ""
     held_out_fact = Fact("held-out", _held_out_in_words(result, held_out))
     return (
         *([held_out_fact] if held_out is not None else []),
+        *([Fact("each number", each)] if each else []),
         *found,
         *_unit_facts(result),
         *([Fact("recommended", result.recommended.describe())] if result.recommended is not None else []),

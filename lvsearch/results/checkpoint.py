@@ -299,12 +299,17 @@ They are there where missing cells are latent variables. A hyper-parameter canno
 def encode_progress(progress: AllocationProgress) -> dict[str, Any]:
     """Return the settings of the chains over partitions as JSON data; `progress_arrays` returns their arrays.
 
-    The keys are `places` (array slots for components), `spent` (blocks of sweeps run), `warm_up_left` (blocks of
-    warm-up to come) and `hyper` (names of the hyper-parameters).
+    The keys are `places` (array slots for components), `spent` (blocks of sweeps run), `has_warm_up` (whether the
+    chains make a warm-up), `warm_up_left` (blocks of it to come) and `hyper` (names of the hyper-parameters).
     """
     run = progress.run
-    left = run.warm_up_left
-    return {"places": run.places, "spent": run.spent, "warm_up_left": left, "hyper": list(run.log_hyper)}
+    return {
+        "places": run.places,
+        "spent": run.spent,
+        "has_warm_up": run.has_warm_up,
+        "warm_up_left": run.warm_up_left,
+        "hyper": list(run.log_hyper),
+    }
 
 
 def progress_arrays(progress: AllocationProgress) -> dict[str, np.ndarray]:
@@ -338,9 +343,12 @@ def decode_progress(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
     names = ("labels", "parts", "log_rows", "size_probability")
     labels, parts, log_rows, size_probability = (np.asarray(arrays[name]) for name in names)
     n_chains, log_prior = labels.shape[-1], np.asarray(arrays["log_prior"])
-    n_blocks, n_sweeps, *sides, last = parts.shape  # the numbers of parts of each side, if there are several
-    belong = log_rows.shape == (n_blocks, n_sweeps, n_chains) and last == n_chains
-    if not belong or len(sides) > 1 or size_probability.shape != (n_blocks, n_chains, *log_prior.shape):
+    if parts.ndim == 3:  # older folders have an axis of sides only where there are two
+        parts = parts[:, :, None]
+    n_blocks, n_sweeps, *_ = parts.shape
+    of_parts, of_rows = (n_blocks, n_sweeps, log_prior.ndim, n_chains), (n_blocks, n_sweeps, n_chains)
+    of_sizes = (n_blocks, n_chains, *log_prior.shape)
+    if (parts.shape, log_rows.shape, size_probability.shape) != (of_parts, of_rows, of_sizes):
         raise TypeError("the arrays of chains over partitions do not belong together")
     hyper = {name: np.asarray(arrays[f"{HYPER}{name}"]) for name in entry["hyper"]}
     draws = _decoded_draws(arrays, hyper, labels, entry["places"])
@@ -348,7 +356,9 @@ def decode_progress(entry: Mapping[str, Any], arrays: Mapping[str, np.ndarray]) 
     cells = arrays.get(CELLS)
     if cells is not None and not (cells.ndim == 3 and cells.shape[2] == n_chains and np.isfinite(cells).all()):
         raise TypeError("the cells of rows with missing ones do not belong to the chains")
-    of_run = parts, log_rows, size_probability, spent, warm_up_left, draws, cells
+    # in older folders chains with a warm-up are those over features, whose labels have an axis of places
+    has_warm_up = bool(entry.get("has_warm_up", labels.ndim == 3))
+    of_run = parts, log_rows, size_probability, spent, warm_up_left, draws, cells, has_warm_up
     run = AllocationRun(labels, hyper, entry["places"], *of_run)
     return AllocationProgress(run, log_prior)
 

@@ -34,7 +34,7 @@ from lvsearch.results.wording import (
 from lvsearch.sizing.bounds import OF_FITS
 from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.posterior import Posterior, format_probability, posterior
-from lvsearch.sizing.words import size_text, sizes_in_words, with_noun
+from lvsearch.sizing.words import first_to_last, size_text, sizes_in_words, with_noun
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,11 +101,10 @@ def _draw_estimate(result: Findings, axes: "Axes") -> Caption:
     label = size_label(unit_name(result))
     axes.set_xlabel(label if in_use is None else f"{label} in use", parse_math=False)
     left_out = len(found.sizes) - len(sizes)
+    shaded = sizes_in_words(together) if len(found.best) == 1 else first_to_last(together)
     parts = [
         f"{best_estimate(result)}.",
-        f"Shaded: {sizes_in_words(together)}, which hold 95 % between them or cannot be told from the best."
-        if len(together) > 1
-        else "",
+        f"Shaded: {shaded}, which hold 95 % between them or cannot be told from the best." if len(together) > 1 else "",
         f"{_basis(result)}: {probability_in_words(result)}.",
         f"{with_noun(left_out, 'other sizes')}: {'each ' if left_out > 1 else ''}below 0.001." if left_out else "",
     ]

@@ -12,7 +12,7 @@ from lvsearch.sizing.bounds import NOT_OF_SIZES, OF_FITS
 from lvsearch.sizing.posterior import SETTLED, format_probability, in_percent, posterior
 from lvsearch.sizing.racing import UNSETTLED
 from lvsearch.sizing.sizes import Size
-from lvsearch.sizing.words import is_or_are, size_text, size_with_nouns, sizes_in_words
+from lvsearch.sizing.words import first_to_last, is_or_are, size_text, size_with_nouns, sizes_in_words, with_noun
 
 NOTHING = 1e-12
 """A prior probability that counts as none."""
@@ -143,7 +143,7 @@ def _best(result: Findings) -> Size:
     if not gives_number_in_use(result):
         return result.estimated.best
     assert result.partitions is not None
-    return (result.partitions.occupied_summary()[1],)
+    return result.partitions.occupied_summary()[1]
 
 
 def _together(result: Findings) -> tuple[Size, ...]:
@@ -151,7 +151,7 @@ def _together(result: Findings) -> tuple[Size, ...]:
     if not gives_number_in_use(result):
         return result.estimated.indistinguishable
     assert result.partitions is not None
-    return tuple((number,) for number in result.partitions.occupied_summary()[0])
+    return result.partitions.occupied_summary()[0]
 
 
 def is_nothing_compared(result: Findings) -> bool:
@@ -196,30 +196,46 @@ def is_number_open(result: Findings) -> bool:
     """Return True if chains over partitions leave the number of components open, so that the prior decides much of it.
 
     The number counts as open if the range of the 95 % set is wide (`LEAST_WIDTH_OPEN`) and its largest size is more
-    than `RATIO_OPEN` times the smallest. In that case the headline gives the number of components that hold rows, which
-    describes the data themselves. Returns False if the posterior of that number is not available, for example after
-    `with_prior`, and for several size variables, of which no single range can be given.
+    than `RATIO_OPEN` times the smallest; of several size variables one may be enough. In that case the headline gives
+    the number of components that hold rows, which describes the data themselves. Returns False if the posterior of that
+    number is not available, for example after `with_prior`.
     """
     if result.partitions is None or not result.estimated.is_decided or not result.partitions.occupied_probability.size:
         return False
-    if gives_number_in_use(result) or result.prior.dimension > 1:
+    if gives_number_in_use(result):
         return False
-    together = [size[0] for size in result.estimated.indistinguishable]
-    return max(together) > RATIO_OPEN * min(together) and max(together) - min(together) + 1 >= LEAST_WIDTH_OPEN
+    of_variables = zip(*result.estimated.indistinguishable, strict=True)
+    ends = [(min(numbers), max(numbers)) for numbers in of_variables]
+    return any(last > RATIO_OPEN * first and last - first + 1 >= LEAST_WIDTH_OPEN for first, last in ends)
 
 
 def _rows_held_in_words(result: Findings) -> tuple[str, str]:
     """Return the answer where the number is open, in two parts: "7–33 components hold rows (95 %)" and "most probably
     16 (6 %); the data leave the number open".
+
+    Of several size variables: "8–11 row clusters × 26–36 column clusters have members (95 %)".
     """
     assert result.partitions is not None
     held, best, chance = result.partitions.occupied_summary()
-    numbers = _first_to_last([(number,) for number in held])
-    hold = f"{component_name(result)} holds" if held == [1] else f"{unit_name(result)} hold"
+    hold = "have members"
+    if len(best) == 1:
+        hold = "holds rows" if held == ((1,),) else "hold rows"
     return (
-        f"{numbers} {hold} rows (95 %)",
-        f"most probably {best} ({in_percent(chance)}); the data leave the number open",
+        f"{_range_with_nouns(result, held)} {hold} (95 %)",
+        f"most probably {size_text(best)} ({in_percent(chance)}); the data leave the number open",
     )
+
+
+def _range_with_nouns(result: Findings, sizes: Sequence[Size]) -> str:
+    """Return the range of each size variable with its noun, such as "7–33 components", or "2–3 row clusters × 4 column
+    clusters".
+    """
+    told = []
+    for numbers, name in zip(zip(*sizes, strict=True), result.evaluator.size_names, strict=True):
+        least, most = min(numbers), max(numbers)
+        noun = name.replace("_", " ")
+        told.append(with_noun(least, noun) if least == most else f"{least}–{most} {noun}")
+    return " × ".join(told)
 
 
 def open_number_in_words(result: Findings) -> str | None:
@@ -229,23 +245,41 @@ def open_number_in_words(result: Findings) -> str | None:
     others = result.evaluator.model.suggestions_if_open() if isinstance(result.evaluator, AllocationEvaluator) else ()
     advice = ["a narrower prior over sizes (prior=)", *others]
     return (
-        f"with empty components counted, the model has {_first_to_last(result.estimated.indistinguishable)} "
-        f"{unit_name(result)} (95 %). Rows of one cluster can be described by one component or by several, so that the "
+        f"with empty components counted, the model has {_range_with_nouns(result, result.estimated.indistinguishable)} "
+        "(95 %). Rows of one cluster can be described by one component or by several, so that the "
         "priors strongly influence this range. If something is known about the number or the widths, put it into the "
         f"prior, search again, and see how far the answer moves. You can try: {'; '.join(advice)}"
     )
+
+
+def each_number_in_words(result: Findings) -> str | None:
+    """Return the most probable number of each size variable by itself, and its 95 % range; None if there is only one
+    variable, if sizes have no probability, or where the number is open.
+
+    Such as "2 row clusters (88 %; 95 %: 2–3) and 4 column clusters (22 %; 95 %: 2–12), each whatever the other number
+    is".
+    """
+    found, names = result.estimated, result.evaluator.size_names
+    if len(names) == 1 or not found.is_decided or len(found.sizes) == 1 or is_number_open(result):
+        return None
+    told = []
+    for axis, name in enumerate(names):
+        best, chance, held = found.one_variable(axis)
+        within = f"; 95 %: {first_to_last([(number,) for number in held])}" if len(held) > 1 else ""
+        told.append(f"{with_noun(best, name.replace('_', ' '))} ({in_percent(chance)}{within})")
+    return f"{' and '.join(told)}, each whatever the other number is"
 
 
 def _range_in_words(result: Findings) -> str:
     """Return the range of the sizes that cannot be told apart, such as "; 95 %: 10–14"; empty if there is only one.
 
     Sizes that cannot be told apart are the ones that may be the best. For one size variable the range includes every
-    size between its ends, tried or not. For several size variables the sizes are listed.
+    size between its ends, tried or not. For several see `first_to_last`.
     """
     together = _together(result)
     if len(together) < 2:
         return ""
-    return f"; 95 %: {_first_to_last(together)}"
+    return f"; 95 %: {first_to_last(together)}"
 
 
 def _errors_in_words(result: Findings) -> str:
@@ -272,21 +306,13 @@ def _not_compared_in_words(result: Findings) -> str:
     return f"; not compared: {sizes_in_words(sizes)}, whose fits failed" if sizes else ""
 
 
-def _first_to_last(sizes: Sequence[Size]) -> str:
-    """Return the range from the smallest to the largest size, such as "10–14"; several size variables are listed."""
-    if len(sizes[0]) > 1:
-        return sizes_in_words(sizes)
-    first, last = min(sizes)[0], max(sizes)[0]
-    return str(first) if first == last else f"{first}–{last}"
-
-
 def _candidates_in_words(result: Findings) -> str:
     """Return the smallest and the largest size that may be the best in words, such as "30 and 60 topics"."""
     together, names = _together(result), result.evaluator.size_names
     if len(together) == 1:
         return f"{size_in_words(result, together[0])} and others"
     if len(together[0]) > 1:
-        return sizes_in_words(together)
+        return first_to_last(together)
     first, last = min(together)[0], max(together)[0]
     return f"size {first} and size {last}" if names == ("size",) else f"{first} and {size_in_words(result, (last,))}"
 
@@ -386,6 +412,11 @@ def _advice_for_chains(result: Findings) -> str:
     """Return what to do where chains have not settled: more time helps only a search that was cut
     off.
     """
+    if result.is_finished and limit_in_words(result) is not None:
+        return (
+            "The largest size may be too small for these data, and chains then hardly move: raise max_size, or compare "
+            'with evidence="annealed"'
+        )
     if result.is_finished:
         return 'Chains of this length do not answer: compare with evidence="annealed"'
     return 'Give the search more time (seconds=), or compare with evidence="annealed"'
@@ -441,7 +472,7 @@ def probability_in_words(result: Findings) -> str:
         return (
             f"{format_probability(chance)} that {size_in_words(result, best)} {verb_of_size(result, best)} in use. The "
             f"model's size, the number of {noun}s that could be used, is "
-            f"{_first_to_last(found.indistinguishable)} (95 %)"
+            f"{first_to_last(found.indistinguishable)} (95 %)"
         )
     if may_rise_further(result):
         return (

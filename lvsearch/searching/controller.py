@@ -132,6 +132,11 @@ class Budget:
 
 LATEST = 1.05
 """A search begins no task that is expected to end later than this factor times the time limit."""
+LONGER_TRIAL = 2.0
+"""How many times as long as the last trial of a size the next one is expected to take, where its paths are longer.
+
+Further annealings of a size are three times as long, and further gains twice, but their fits are not.
+"""
 SECOND_LOOK = 2
 """The number of fits that a size just outside the sizes near the mode gets before the search may end there."""
 
@@ -148,12 +153,14 @@ class Task:
     trials: the number of trials.
     warm: whether trial 0 begins from another size's fit, if there is one. Where fits shrink (begin from larger fits),
         only sizes that fill in a range do so. A chain of such fits is cheap, but each resembles the one before it.
+    begins_from: the size from whose fit trial 0 begins if that is kept; None leaves it to `warm`.
     """
 
     size: Size
     trial: int
     trials: int
     warm: bool = True
+    begins_from: Size | None = None
 
 
 class Call(NamedTuple):
@@ -224,8 +231,10 @@ class SearchRules:
         if first is not None and state.visits:
             tried = {visit.size[0]: len(visit.trials) for visit in state.visits}
             found = next_measured(state.visits, tried, prior, starts, settings.largest, first=first)
-            # Every fit is made anew, so that the scatter of the gains shows how much fits differ.
-            return None if found is None else Task((found.size,), tried.get(found.size, 0), 1, warm=False)
+            if found is None:
+                return None
+            begins_from = None if found.begins_from is None else (found.begins_from,)
+            return Task((found.size,), tried.get(found.size, 0), 1, warm=False, begins_from=begins_from)
         if evaluator.anneals or not evaluator.repeatable:  # annealed evidence and functions
             size = next_size(state.visits, prior, starts, settings.max_size, evaluator.scale, settings.exhaustive)
             return None if size is None else Task(size, _n_trials(state, size), 1, warm=not evaluator.shrinks)
@@ -280,8 +289,12 @@ class SearchRules:
 
         The first fit of a size may begin from the fit of another size, if the settings and the task allow it.
         """
-        begins_from_another = self.settings.grow and task.warm and task.trial == 0
-        first = self._start(task.size, state, search) if begins_from_another else None
+        first = None
+        if self.settings.grow and task.trial == 0 and task.begins_from is not None:
+            kept = state.kept.get(task.begins_from)
+            first = None if kept is None or kept.state is None else kept
+        elif self.settings.grow and task.trial == 0 and task.warm:
+            first = self._start(task.size, state, search)
         trials = range(task.trial, task.trial + task.trials)
         return tuple(Call(task.size, first if trial == 0 else None, trial) for trial in trials)
 
@@ -437,7 +450,7 @@ def run(
         # The search proper: one task (fits of one size) after the other, saving the state after each.
         while (task := _first_task(first, state) or rules.next_task(state, search)) is not None:
             already = seconds_so_far(rules.calls_of(state, search, task))
-            spent = time.monotonic() - began + max(0.0, _expected_seconds(state, task) - already)
+            spent = time.monotonic() - began + max(0.0, _expected_seconds(state, task, evaluator.anneals) - already)
             if budget.seconds is not None and made and agreed(spent > LATEST * budget.seconds):
                 return _save_as_stopped(state, _stopped_after(budget.seconds), save)
             if budget.width is not None and state.visits and search.bounds().width <= budget.width:
@@ -493,16 +506,22 @@ def _trial(fit: Fit) -> Trial:
     )
 
 
-def _expected_seconds(state: SearchState, task: Task) -> float:
-    """Return the expected time of a task in seconds, from the last fit of the nearest size; 0 before the first fit.
+def _expected_seconds(state: SearchState, task: Task, measures_longer: bool) -> float:
+    """Return the expected time of a task in seconds, from the trial with the same number of the nearest size that has
+    one; 0 before the first fit.
 
-    The time of a fit is taken to grow in proportion to the size.
+    Where no size has so many trials it is the last trial of the nearest size, times `LONGER_TRIAL` if later trials are
+    longer. The time of a fit is taken to grow in proportion to the size.
+
+    measures_longer: whether later trials of a size measure its evidence along longer paths.
     """
     if not state.visits:
         return 0.0
-    near = min(state.visits, key=lambda visit: (abs(math.prod(visit.size) - math.prod(task.size)), visit.size))
-    longer = max(1.0, math.prod(task.size) / math.prod(near.size))
-    return task.trials * near.trials[-1].seconds * longer
+    known = [visit for visit in state.visits if len(visit.trials) > task.trial] or state.visits
+    near = min(known, key=lambda visit: (abs(math.prod(visit.size) - math.prod(task.size)), visit.size))
+    is_longer = measures_longer and len(near.trials) <= task.trial
+    last = near.trials[min(task.trial, len(near.trials) - 1)].seconds * (LONGER_TRIAL if is_longer else 1.0)
+    return task.trials * last * max(1.0, math.prod(task.size) / math.prod(near.size))
 
 
 def _n_trials(state: SearchState, size: Size) -> int:

@@ -243,9 +243,7 @@ class ModelEvaluator:
         initial = None if start is None else start.state
         if larger is not None:
             key_larger = self._key_of(larger, trial)
-            initial = self._with_smaller_chunks(
-                larger, lambda estimator: estimator.fit_to_merge(larger, key_larger)
-            )
+            initial = self._with_smaller_chunks(larger, lambda estimator: estimator.fit_to_merge(larger, key_larger))
         raise_if_cancelled()
         estimate = self._with_smaller_chunks(size, lambda estimator: estimator.fit(size, key, initial))
         seconds = time.perf_counter() - began

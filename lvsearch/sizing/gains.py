@@ -616,10 +616,15 @@ do not surely fade along a smooth curve.
 
 @dataclass(frozen=True)
 class NextSize:
-    """The size whose gain to measure next, with the reason in words for people."""
+    """The size whose gain to measure next, with the reason in words for people.
+
+    `begins_from`: the larger size, measured before, from whose fit the first fit of this size begins; None: from
+        nothing.
+    """
 
     size: int
     reason: str
+    begins_from: int | None = None
 
 
 def next_measured(
@@ -645,6 +650,11 @@ def next_measured(
     Gains probably end where the log likelihood bent while components were removed from a larger fit
     (`MeasuredSize.bends`). That size and the next larger one are preferred to twice a size and to the middle of two. A
     bend only decides which sizes are measured.
+
+    A size below all measured ones, and one at a bend below a size that surely loses, begins from the fit of the larger
+    size: removing surplus topics from it was measured to end in better modes than beginning with 1.5 times the size. Of
+    2.4 million words with 40 planted topics, bounds of fits of 41 were −21,319 thousand nats from 62 and −21,295 from
+    64 that came from 96. Where gains fade, every fit begins from nothing, so that their scatter shows how fits differ.
 
     visits: the sizes that the search tried, with their gains.
     trials: the number of trials (measurements) of each size tried, {size: trials}.
@@ -674,7 +684,9 @@ def next_measured(
         if further is not None:
             return further
     if curve.gains[0] < SURE * curve.errors[0] and low > least:
-        smaller = _untried(_sizes_below(visits, low, least), trials, "the smallest size tried gains nothing")
+        smaller = _untried(
+            _sizes_below(visits, low, least), trials, "the smallest size tried gains nothing", begins_from=low
+        )
         return smaller or _size_to_repeat(curve, trials, most_trials, curve.answer(prior))
     for size in curve.measured[curve.contradicted].tolist():
         if trials[size] < most_trials:
@@ -683,7 +695,7 @@ def next_measured(
     best, low_end, high_end = answer
     sharp = None if curve.fades else _size_inside_sign_change(curve, visits)
     if sharp is not None:
-        return NextSize(sharp, "gains change their sign in between")
+        return sharp
     is_wide = high_end - low_end > _widest_range(curve) * best
     if curve.smooth is not None and curve.smooth.number >= ENOUGH_ON_A_CURVE:
         # More sizes would not reduce the error that all share. Longer measurements do, and may show an abrupt end.
@@ -744,18 +756,19 @@ def _sizes_below(visits: Sequence[MeasuredSize], low: int, least: int) -> list[i
     """Return sizes below the smallest measured one, which gains nothing, in the order in which to try them.
 
     They are the bends below it, the one seen last first, and at last half of it. Where a size at a bend, or above one,
-    gained nothing, steps down from the bend grow: by 1, by 2 further, by 4 further.
+    gained nothing, steps down from the lowest bend grow: by 1, by 2 further, by 4 further.
 
     visits: the sizes that the search tried, with their bends.
     low: the smallest measured size. least: the smallest size that has a gain.
     """
     half = max(least, low // 2)
     seen = [bend for visit in reversed(visits) for bend in reversed(visit.bends)]
-    near = [bend if bend < low else 2 * low - bend - 1 for bend in seen]
+    steps = [2 * low - bend - 1 for bend in seen if bend >= low]
+    near = [*(bend for bend in seen if bend < low), *([max(steps)] if steps else [])]
     return [*(size for size in near if size > half), half]
 
 
-def _size_inside_sign_change(curve: EvidenceCurve, visits: Sequence[MeasuredSize]) -> int | None:
+def _size_inside_sign_change(curve: EvidenceCurve, visits: Sequence[MeasuredSize]) -> NextSize | None:
     """Return an unmeasured size between two measured ones, of which the smaller surely gains and the larger surely
     loses.
 
@@ -769,9 +782,12 @@ def _size_inside_sign_change(curve: EvidenceCurve, visits: Sequence[MeasuredSize
     for low, high in pairwise(np.flatnonzero(~curve.contradicted).tolist()):
         first, second = int(curve.measured[low]), int(curve.measured[high])
         if sure[low] and sure[high] and curve.gains[low] > 0 > curve.gains[high] and second - first > 1:
-            likely = [*_sizes_at_bends(visits, first, second), round(math.sqrt(first * second))]
+            middle, reason = round(math.sqrt(first * second)), "gains change their sign in between"
+            bent = [size for size in _sizes_at_bends(visits, first, second) if size not in curve.measured]
+            if bent:
+                return NextSize(bent[0], reason, begins_from=second)
             # a middle that was measured was contradicted
-            return next((size for size in likely if size not in curve.measured), None)
+            return None if middle in curve.measured else NextSize(middle, reason)
     return None
 
 
@@ -826,12 +842,15 @@ def _widest_range(curve: EvidenceCurve) -> float:
     return PRECISION if curve.smooth is None else SMOOTH_PRECISION
 
 
-def _untried(sizes: Sequence[int], trials: dict[int, int], reason: str) -> NextSize | None:
+def _untried(
+    sizes: Sequence[int], trials: dict[int, int], reason: str, begins_from: int | None = None
+) -> NextSize | None:
     """Return the first of `sizes` that was never tried, with the given reason; None when all were tried.
 
     trials: the number of trials of each size tried, {size: trials}.
+    begins_from: as of `NextSize`.
     """
-    return next((NextSize(size, reason) for size in sizes if size not in trials), None)
+    return next((NextSize(size, reason, begins_from) for size in sizes if size not in trials), None)
 
 
 def _largest_with_mass(prior: SizePrior, largest: int | None) -> int:

@@ -135,6 +135,20 @@ class EstimatedPosterior:
         """
         return not self.unsettled
 
+    def one_variable(self, axis: int) -> tuple[int, float, tuple[int, ...]]:
+        """Return the most probable number of one size variable, whatever the others are, with its probability, and the
+        most probable numbers that hold 95 % together, increasing.
+
+        axis: the place of the variable in a size.
+        """
+        numbers = np.array([size[axis] for size in self.sizes])
+        values = np.unique(numbers)
+        chances = np.array([self.probability[numbers == value].sum() for value in values])
+        order = np.argsort(-chances, kind="stable")
+        enough = int(np.searchsorted(np.cumsum(chances[order]), TOGETHER * chances.sum() * (1 - 1e-12))) + 1
+        held = tuple(sorted(values[order[:enough]].tolist()))
+        return int(values[order[0]]), float(chances[order[0]]), held
+
     def describe(self) -> str:
         """Return one line for people: the sizes that cannot be told apart, and the probability of the best."""
         best = self.sizes.index(self.best)

@@ -31,6 +31,24 @@ def sizes_in_words(sizes: Sequence[Size]) -> str:
     return ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in runs)
 
 
+MOST_LISTED = 4
+"""The largest number of sizes of several size variables that are listed. Of more, each variable's range is told."""
+
+
+def first_to_last(sizes: Sequence[Size]) -> str:
+    """Return the range from the smallest to the largest size, such as "10–14".
+
+    Of several size variables a few sizes are listed, "2×3, 2×4", and of more the range of each variable is told, such
+    as "2–3 × 2–19". Not all of the sizes within these ranges need be among `sizes`.
+
+    sizes: one or more sizes.
+    """
+    if len(sizes[0]) > 1 and len(sizes) <= MOST_LISTED:
+        return sizes_in_words(sizes)
+    ends = [(min(numbers), max(numbers)) for numbers in zip(*sizes, strict=True)]
+    return " × ".join(str(first) if first == last else f"{first}–{last}" for first, last in ends)
+
+
 def between_in_words(sizes: Sequence[Size]) -> str:
     """Return sizes as they follow "between": "12 and 14" for 12, 13 and 14, "12–14 and 20", or "2×3 and 4×1".
 

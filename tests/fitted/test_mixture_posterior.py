@@ -49,7 +49,7 @@ def test_chains_that_sum_one_partition_in_other_orders_agree() -> None:
     random, shape = np.random.default_rng(0), (8, 32, 4)
     moved = random.random(shape) < 0.05
     log_rows = -321.123456789 + 1e-12 * np.arange(4) - moved
-    run = AllocationRun(np.zeros((6, 4), int), {}, 16, 3 + moved, log_rows, np.full((8, 4, 5), 0.2), 8)
+    run = AllocationRun(np.zeros((6, 4), int), {}, 16, 3 + moved[:, :, None], log_rows, np.full((8, 4, 5), 0.2), 8)
     assert run.trace().rhat < 1.05
     apart = run._replace(log_rows=log_rows - np.arange(4))
     assert apart.trace().rhat > 2

@@ -14,12 +14,15 @@ import lvsearch as lv
 from lvsearch import api
 from lvsearch.files.storage import PACKAGES, CorruptFolderError, read_folder, write_folder
 from lvsearch.fitted.stored_fits import decode_module, encode_module
+from lvsearch.inference.allocation_chains import AllocationRun
 from lvsearch.models.families import PointSimplex
 from lvsearch.results import findings
 from lvsearch.results.checkpoint import _decode_visit as decode_visit
 from lvsearch.results.checkpoint import _encode_visit as encode_visit
+from lvsearch.results.checkpoint import decode_progress, encode_progress, progress_arrays
 from lvsearch.results.result import SearchResult
 from lvsearch.searching.controller import SearchState
+from lvsearch.searching.guided import AllocationProgress
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -292,3 +295,30 @@ def test_versions_and_device_are_noted(saved: tuple[SearchResult, Path]):
     versions = read_folder(saved[1])[0]["versions"]
     assert set(versions) == {*PACKAGES, "device"}
     assert versions["numpy"] == np.__version__
+
+
+def test_chains_of_older_folders_have_one_side():
+    """Numbers of parts had an axis of sides only where there were two."""
+    parts = np.random.default_rng(0).integers(1, 4, (9, 32, 1, 4))
+    run = AllocationRun(np.zeros((6, 4), int), {}, 16, parts, np.zeros((9, 32, 4)), np.full((9, 4, 5), 0.2), 9)
+    chains = AllocationProgress(run, np.full(5, np.log(0.2)))
+    entry, arrays = encode_progress(chains), progress_arrays(chains)
+    for stored in (parts, parts[:, :, 0]):
+        np.testing.assert_array_equal(decode_progress(entry, {**arrays, "parts": stored}).run.parts, parts)
+    for damaged in (parts[1:], parts[:, :, 0, 1:], np.repeat(parts, 2, axis=2)):
+        with pytest.raises(TypeError, match="do not belong together"):
+            decode_progress(entry, {**arrays, "parts": damaged})
+
+
+@pytest.mark.parametrize("has_warm_up", [False, True])
+def test_older_folders_say_by_their_labels_whether_there_was_a_warm_up(has_warm_up: bool):
+    """Chains over features alone had one, and theirs alone have an axis of places."""
+    labels = np.zeros((6, 16, 4) if has_warm_up else (6, 4), int)
+    counts = np.ones((9, 32, 1, 4), int), np.zeros((9, 32, 4)), np.full((9, 4, 5), 0.2)
+    run = AllocationRun(labels, {}, 16, *counts, 9, has_warm_up=has_warm_up)
+    chains = AllocationProgress(run, np.full(5, np.log(0.2)))
+    entry, arrays = encode_progress(chains), progress_arrays(chains)
+    assert decode_progress(entry, arrays).run.has_warm_up == has_warm_up
+    assert decode_progress({**entry, "has_warm_up": not has_warm_up}, arrays).run.has_warm_up != has_warm_up
+    del entry["has_warm_up"]
+    assert decode_progress(entry, arrays).run.has_warm_up == has_warm_up

@@ -9,7 +9,10 @@ import numpy as np
 import pytest
 
 import lvsearch as lv
+from lvsearch.results import wording
+from lvsearch.results.wording import each_number_in_words
 from lvsearch.searching.allocation_evaluator import PRECISION
+from lvsearch.sizing.words import MOST_LISTED, first_to_last
 
 BITS = np.array([[1, 1, 0], [1, np.nan, 0], [0, 1, 1], [0, 0, 1.0]])
 MARGINAL, CONCENTRATIONS = blocks.bernoulli_marginal(0.7, 1.2), (1.4, 0.6)
@@ -56,6 +59,34 @@ def test_the_default_agrees_with_enumeration() -> None:
     assert np.abs(found.occupied_probability - occupied[shown]).max() < 4 * PRECISION
     assert found.occupied()["probability"].sum() == pytest.approx(1.0)
     assert result.best_size == tuple(int(each) + 1 for each in np.unravel_index(sizes.argmax(), sizes.shape))
+
+
+@pytest.mark.thorough
+def test_the_card_tells_each_number_by_itself_and_many_pairs_as_two_ranges() -> None:
+    result, (sizes, _) = searched(), truth_under(TIED)
+    for axis, name in enumerate(("row cluster", "column cluster")):
+        truth = sizes.sum(1 - axis)
+        best, chance, held = result.estimated.one_variable(axis)
+        assert best == truth.argmax() + 1
+        assert chance == pytest.approx(truth.max(), abs=0.03)
+        assert truth[np.array(held) - 1].sum() > 0.93
+        assert f"{best} {name}" in each_number_in_words(result)
+    assert "each number" in result.summary()
+    pairs = result.estimated.indistinguishable
+    assert len(pairs) > MOST_LISTED
+    assert result.summary().splitlines()[0].endswith(f"95 %: {first_to_last(pairs)}.")
+
+
+@pytest.mark.thorough
+def test_open_numbers_are_told_by_the_clusters_that_have_members(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = searched()
+    monkeypatch.setattr(wording, "LEAST_WIDTH_OPEN", 2)
+    told, (held, best, _) = result.summary(), result.partitions.occupied_summary()
+    (rows, columns) = ((min(each), max(each)) for each in zip(*held, strict=True))
+    ranges = f"{rows[0]}–{rows[1]} row clusters × {columns[0]}–{columns[1]} column clusters"
+    assert told.startswith(f"{ranges} have members (95 %), most probably {best[0]}×{best[1]} (")
+    assert "the model has 1–6 row clusters × 1–4 column clusters (95 %)" in told
+    assert "each number" not in told
 
 
 @pytest.mark.thorough

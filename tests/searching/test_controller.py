@@ -6,15 +6,17 @@ import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
-from small_searches import Fake, fake_search, settings
+from small_searches import Fake, annealed_visit, fake_search, settings
 
 import lvsearch as lv
 from lvsearch.results.result import SearchResult
-from lvsearch.searching.controller import Budget, SearchRules, SearchState, run
+from lvsearch.searching.controller import Budget, SearchRules, SearchState, Task, _expected_seconds, run
 from lvsearch.sizing import bounds as bounds_of
+from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.sizes import Size
 from lvsearch.sizing.witness import WitnessSearch
 
@@ -361,6 +363,20 @@ def test_the_budget_of_seconds_stops_after_the_step_that_uses_it_up(monkeypatch:
     assert len(none.visits) == 1  # a search has at least something to say
     more, _ = fake_search(Fake(slow), lv.sizes.Poisson(4), settings((20,)), Budget(seconds=15.0), result.state)
     assert len(more.visits) == 5  # the seconds are those of this call
+
+
+def test_the_time_of_a_later_trial_is_expected_from_trials_with_its_number():
+    def visit(size: int, *seconds: float) -> Visit:
+        once = annealed_visit(size, (0.0, 1.0))
+        return replace(once, trials=tuple(replace(once.trials[0], seconds=each) for each in seconds))
+
+    state = SearchState((visit(4, 10.0), visit(8, 20.0, 50.0)))
+    expected = partial(_expected_seconds, state)
+    assert expected(Task((5,), 0, 1), True) == 12.5  # in proportion to the size
+    assert expected(Task((4,), 1, 1), True) == 50.0  # as at size 8, where there was a second trial
+    assert expected(Task((8,), 2, 1), True) == 100.0  # no size had a third trial
+    assert expected(Task((8,), 2, 1), False) == 50.0  # where further trials are no longer than the others
+    assert _expected_seconds(SearchState(), Task((4,), 0, 1), True) == 0.0
 
 
 @pytest.mark.parametrize(("said", "stopped", "visits"), [(True, "interrupted", 1), (False, "finished", 4)])

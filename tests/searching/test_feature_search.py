@@ -35,7 +35,7 @@ def test_the_answer_is_the_number_of_features_in_use(found: lv.SearchResult):
     assert found.settings.evidence == "partitions"
     assert found.partitions is not None
     assert found.partitions.is_settled
-    assert found.partitions.occupied_summary()[1] == 2
+    assert found.partitions.occupied_summary()[1] == (2,)
     assert found.best_size == (2,)
     assert {visit.size for visit in found.visits} >= {(1,), (2,)}
     card = found.summary().splitlines()
@@ -101,13 +101,14 @@ def test_chains_that_cannot_compare_all_sizes_are_refused():
 def test_no_feature_in_use_is_a_number_like_others():
     draws = np.array([[0, 0, 1, 0], [0, 1, 0, 0], [0, 0, 0, 2]] * 4)
     log_rows = np.random.default_rng(0).normal(size=draws.shape)
-    trace = AllocationTrace(np.full((12, 3), 1 / 3), draws, log_rows, 8, 1)
+    trace = AllocationTrace(np.full((12, 3), 1 / 3), draws[None], log_rows, 8, 1)
     assert trace.fewest_parts == 0
     posterior = MixturePosterior.from_trace(trace, np.log(np.full(3, 1 / 3)), 0.5, MODEL)
+    assert posterior.chains == 12
     table = posterior.occupied()
     assert table["occupied"].tolist() == [0, 1, 2]
     np.testing.assert_allclose(table["probability"], [9 / 12, 2 / 12, 1 / 12])
-    assert posterior.occupied_summary()[:2] == ([0, 1, 2], 0)
+    assert posterior.occupied_summary()[:2] == (((0,), (1,), (2,)), (0,))
     assert "0 features in use are most probable" in posterior.describe()
 
 
@@ -115,7 +116,7 @@ def test_numbers_in_use_must_be_precise_too():
     """Chains that agree on sizes, but count features in use with large errors, are not settled."""
     rng = np.random.default_rng(1)
     draws = rng.integers(1, 3, (8, 40))
-    trace = AllocationTrace(np.full((8, 3), 1 / 3), draws, rng.normal(size=draws.shape), 80, 1)
+    trace = AllocationTrace(np.full((8, 3), 1 / 3), draws[None], rng.normal(size=draws.shape), 80, 1)
     size_error, number_error = trace.sizes()[1].max(), trace.occupied()[1].max()
     assert size_error < number_error
     between = (size_error + number_error) / 2

@@ -81,6 +81,7 @@ def test_where_the_first_size_loses_the_size_at_a_bend_below_it_comes_next(
     assert first.gain is not None
     assert first.gain.estimate < 0
     assert first.bends == (6,)
+    assert [visit.trials[0].start for visit in result.visits[1:]] == ["merged from 15"] + 2 * ["merged from 10"]
     assert result.best_size == (6,)
 
 

@@ -150,7 +150,7 @@ def test_an_open_number_is_told_by_the_components_that_hold_rows(monkeypatch: py
     monkeypatch.setattr(wording, "LEAST_WIDTH_OPEN", 2)
     held, best, _ = result.partitions.occupied_summary()
     told = result.summary()
-    assert told.startswith(f"{held[0]}–{held[-1]} components hold rows (95 %), most probably {best} (")
+    assert told.startswith(f"{held[0][0]}–{held[-1][0]} components hold rows (95 %), most probably {best[0]} (")
     assert "number open" in told
     assert "dynamic=True" in told  # what to do
     assert "components hold rows" in result._repr_html_()

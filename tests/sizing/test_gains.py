@@ -1,13 +1,14 @@
 """What one component more gains: how gains become a posterior over sizes, and which gain is measured next."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
 
 from lvsearch.sizing.gains import (
     CURVE_POWERS,
+    NextSize,
     PooledGain,
     SizeGain,
     evidence_curve,
@@ -182,8 +183,23 @@ def test_below_a_first_size_that_loses_come_a_bend_and_then_growing_steps_down_f
     assert searched_with_bends(40, {64: 40}, first=64) == [64, 40, 41, 40, 41]
     assert searched_with_bends(40, {64: 41}, first=64) == [64, 41, 40, 40, 41]
     assert searched_with_bends(39, {64: 44}, first=64)[:6] == [64, 44, 43, 41, 37, 39]
+    assert searched_with_bends(40, {64: 41, 41: 43}, first=64)[:3] == [64, 41, 40]  # of two bends the lower one
     assert searched_with_bends(20, {64: 34}, first=64)[:6] == [64, 34, 33, 31, 27, 19]
     assert searched_with_bends(9, {64: 33}, first=64)[:7] == [64, 33, 32, 30, 26, 18, 9]  # half of 18 comes before 2
+
+
+def test_fits_at_and_below_bends_begin_from_the_larger_size_that_lost_and_others_from_nothing():
+    lost, gained = Measured((64,), PooledGain(-900.0, 90.0), bends=(40,)), Measured((40,), PooledGain(900.0, 90.0))
+    prior = Geometric(0.05)
+    assert next_measured([lost], {64: 1}, prior, 3, None, first=64) == NextSize(
+        40, "the smallest size tried gains nothing", begins_from=64
+    )
+    assert next_measured([lost, gained], {64: 1, 40: 1}, prior, 3, None, first=64) == NextSize(
+        41, "gains change their sign in between", begins_from=64
+    )
+    unbent = replace(lost, bends=())
+    between = next_measured([unbent, gained], {64: 1, 40: 1}, prior, 3, None, first=64)
+    assert between == NextSize(51, "gains change their sign in between")
 
 
 def test_bends_in_wrong_places_cost_sizes_and_change_no_answer():

@@ -268,7 +268,7 @@ def test_fits_of_a_search_by_prediction_are_guessed_ahead():
     found, _ = spread(evaluator, prior, chosen, Scrambled(4))
     wanted = sum(len(visit.trials) for visit in found.visits)
     assert wanted > 10
-    assert len(evaluator.calls) <= wanted + 4
+    assert len(evaluator.calls) <= 2 * wanted
 
 
 @pytest.mark.thorough
@@ -298,7 +298,7 @@ def test_four_workers_halve_the_time_of_a_search_by_gains(gain: Callable[[int, i
     assert begun <= 2 * fits
 
 
-def test_threads_are_used_where_gains_are_measured_on_many_processors_and_in_searches_by_prediction(monkeypatch: pytest.MonkeyPatch):
+def test_searches_by_gains_on_many_processors_and_by_prediction_use_threads(monkeypatch: pytest.MonkeyPatch):
     def threads(evaluator: Evaluator, processors: int) -> int:
         monkeypatch.setattr(remote_fits, "n_processors", lambda: processors)
         with own_threads(evaluator) as pool:

@@ -1,23 +1,19 @@
 """The posterior of (K, L) from chains over both partitions of a matrix, against enumeration of all of them."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import block_oracles as blocks
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from partition_chains import most_deviating, plant_in_jumps, run
 
 import lvsearch as lv
 from lvsearch.inference.allocation_chains import (
-    AllocationTrace,
     BlockPartitionChain,
     PartitionChain,
     SeatPrior,
     Seats,
-    allocation_chain,
-    run_chains,
 )
 from lvsearch.inference.allocation_chains.blocks import main_orders
 from lvsearch.models.components import Component
@@ -49,26 +45,6 @@ def independent_sizes() -> np.ndarray:
 PRIORS = {"tied": tied_sizes, "independent": independent_sizes}
 
 
-def run(model: Any, values: np.ndarray, log_prior: np.ndarray, *, seed: int = 0, sweeps: int = 512) -> AllocationTrace:
-    data = lv.Points.from_array(values, missing="nan").dataset()
-    return run_chains(
-        lambda places: allocation_chain(model, data, log_prior, places),
-        jax.random.key(seed),
-        precision=0.0,  # all sweeps are used
-        most_sweeps=sweeps,
-    )
-
-
-def z_scores(trace: AllocationTrace, sizes: np.ndarray, occupied: np.ndarray) -> np.ndarray:
-    """Errors in standard errors, of sizes and of occupied ones that hold a hundredth of the probability or more."""
-    found = []
-    for (probability, error), truth in ((trace.sizes(), sizes), (trace.occupied(), occupied)):
-        common = tuple(slice(0, min(pair)) for pair in zip(probability.shape, truth.shape, strict=True))
-        shown = truth[common] > 0.01
-        found.append(((probability[common] - truth[common]) / error[common])[shown])
-    return np.concatenate(found)
-
-
 @pytest.mark.thorough
 @pytest.mark.parametrize("prior", PRIORS)
 @pytest.mark.parametrize("kind", KINDS)
@@ -79,19 +55,11 @@ def test_agrees_with_enumeration(kind: str, prior: str) -> None:
     trace = run(model, values, log_prior, sweeps=1024)
     assert trace.sizes()[0].shape == log_prior.shape
     assert trace.sizes()[1].max() < 0.01
-    assert np.abs(z_scores(trace, *truth)).max() < 4.5
+    assert most_deviating(trace, *truth) < 4.5
     # and it is told apart from the answer under the other kind of prior for the two sizes
     other = np.log(np.outer(np.exp(log_prior).sum(1), np.exp(log_prior).sum(0)))
     elsewhere = blocks.posterior_of_sizes(values, marginal, other, (1.4, 0.6))
-    assert (prior == "independent") == (np.abs(z_scores(trace, *elsewhere)).max() < 4.5)
-
-
-@pytest.fixture
-def own_programs() -> Iterator[None]:
-    """Inside: nothing is run that was compiled outside, and the other way round."""
-    jax.clear_caches()
-    yield
-    jax.clear_caches()
+    assert (prior == "independent") == (most_deviating(trace, *elsewhere) < 4.5)
 
 
 @pytest.mark.slow
@@ -120,17 +88,11 @@ def test_a_wrong_chain_is_seen(bug: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
         monkeypatch.setattr(BlockPartitionChain, "rows_given_columns", rows_given_columns)
     else:
-        proposing = PartitionChain._allocate
-
-        def redrawn(self: PartitionChain, *given: Any) -> Any:
-            state, log_proposal = proposing(self, *given)
-            return state, jnp.zeros_like(log_proposal)
-
-        monkeypatch.setattr(PartitionChain, "_allocate", redrawn)
+        plant_in_jumps(monkeypatch)
     component, values, marginal = KINDS["bits"]
     truth = blocks.posterior_of_sizes(values, marginal, tied_sizes(), (1.4, 0.6))
     trace = run(lv.models.LatentBlockModel(component, 1.4, 0.6), values, tied_sizes(), sweeps=3072)
-    assert np.abs(z_scores(trace, *truth)).max() > 6
+    assert most_deviating(trace, *truth) > 6
 
 
 def test_orders_put_alike_rows_and_columns_side_by_side() -> None:

@@ -88,7 +88,7 @@ def test_agrees_with_enumeration(prior, precision):
     probability, error = trace.sizes()
     assert np.all(np.abs(probability - expected_sizes) < 4 * error), (probability, expected_sizes, error)
     numbers = np.arange(len(expected_in_use))
-    visited = (trace.parts[..., None] == numbers).mean(1)
+    visited = (trace.parts[0, ..., None] == numbers).mean(1)
     error = visited.std(0, ddof=1) / np.sqrt(len(visited))
     assert np.all(np.abs(visited.mean(0) - expected_in_use) < 4 * error + 1e-3), (visited.mean(0), expected_in_use)
 

@@ -1,6 +1,6 @@
 """The posterior of K and of occupied components from chains, against enumeration of all partitions of a few rows."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import partition_oracles as exact
 import pytest
 import tied_oracles
+from partition_chains import most_deviating, plant_in_jumps, run, z_scores, z_scores_of_pairs
 from scipy.special import logsumexp
 from tiers import in_tiers
 
@@ -27,7 +28,6 @@ from lvsearch.inference.allocation_chains import (
 )
 from lvsearch.inference.allocation_chains.partitions import Move
 from lvsearch.inference.evidence import log_marginals
-from lvsearch.models.contract import Model
 
 SIZES = 12
 PRIOR = lv.sizes.Geometric(0.25)
@@ -91,37 +91,6 @@ def enumerated_pairs(
     return np.tensordot(np.exp(log_joint - logsumexp(log_joint)), together, 1)
 
 
-def z_scores_of_pairs(trace: AllocationTrace, pairs: np.ndarray) -> np.ndarray:
-    """Errors of p(two rows are together), in standard errors over chains and never below that of half a visit."""
-    groups = trace.draws.groups  # (draw, row, chain)
-    shares = (groups[:, :, None] == groups[:, None]).mean(0)  # (row, row, chain)
-    each = len(groups) * groups.shape[2]
-    error = np.maximum(shares.std(-1, ddof=1) / np.sqrt(shares.shape[-1]), 0.5 / each)
-    off = ~np.eye(len(pairs), dtype=bool)
-    return ((shares.mean(-1) - pairs) / error)[off]
-
-
-def run(model: Model, rows: np.ndarray, *, seed: int = 0, sweeps: int = 512) -> AllocationTrace:
-    data = cases.dataset(rows)
-    return run_chains(
-        lambda places: allocation_chain(model, data, log_size_prior(), places),
-        jax.random.key(seed),
-        precision=0.0,  # all sweeps are used
-        most_sweeps=sweeps,
-    )
-
-
-def z_scores(trace: AllocationTrace, sizes: np.ndarray, occupied: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Errors in standard errors, of sizes and of occupied ones that hold a hundredth of the probability or more."""
-    of_sizes, of_occupied = trace.sizes(), trace.occupied()
-    found = []
-    for (probability, error), truth in ((of_sizes, sizes), (of_occupied, occupied)):
-        n = min(len(probability), len(truth))
-        shown = truth[:n] > 0.01
-        found.append(((probability[:n] - truth[:n]) / error)[shown])
-    return found[0], found[1]
-
-
 KINDS = in_tiers(cases.CASES, lambda kind: kind is cases.CASES[0], lambda kind: kind.name.replace(" ", "-"))
 """One kind in the fast tier: each takes some twenty processor seconds, and all share the chain."""
 
@@ -135,9 +104,9 @@ def test_agrees_with_enumeration(kind: cases.Kind, dynamic: bool) -> None:
     rows = kind.rows[:6]
     model = lv.models.FiniteMixture(kind.component, 1.3, dynamic=dynamic)
     truth = enumerated(rows, by_groups(rows, kind.log_marginal), 1.3, dynamic=dynamic)
-    trace = run(model, rows, sweeps=800)
+    trace = run(model, rows, log_size_prior(), sweeps=800)
     assert max(error.max() for _, error in (trace.sizes(), trace.occupied())) < 0.01
-    assert max(np.abs(z).max() for z in z_scores(trace, *truth)) < 4
+    assert most_deviating(trace, *truth) < 4
     pairs = enumerated_pairs(rows, by_groups(rows, kind.log_marginal), 1.3, dynamic=dynamic)
     assert trace.draws.groups.shape == (19 * 4, 6, 16)  # the last 19 of 25 blocks, without the padding of the rows
     assert np.abs(z_scores_of_pairs(trace, pairs)).max() < 4.5
@@ -155,8 +124,8 @@ def test_one_covariance_agrees_with_enumeration(n_rows: int) -> None:
     def log_rows(labels: tuple[int, ...]) -> float:
         return tied_oracles.log_marginal(rows, np.array(labels), *given)
 
-    truth, trace = enumerated(rows, log_rows, 1.3, dynamic=False), run(model, rows)
-    assert max(np.abs(z).max() for z in z_scores(trace, *truth)) < 4
+    truth, trace = enumerated(rows, log_rows, 1.3, dynamic=False), run(model, rows, log_size_prior())
+    assert most_deviating(trace, *truth) < 4
     assert np.abs(z_scores_of_pairs(trace, enumerated_pairs(rows, log_rows, 1.3, dynamic=False))).max() < 4.5
 
 
@@ -172,8 +141,8 @@ def test_independent_normals_agree_with_enumeration(rows: np.ndarray) -> None:
             weight = log_size_prior()[size - 1] + log_joint
             joint[size - 1, max(labels)] = np.logaddexp(joint[size - 1, max(labels)], weight)
     probability = np.exp(joint - logsumexp(joint))
-    trace = run(model, rows, sweeps=1024)
-    assert max(np.abs(z).max() for z in z_scores(trace, probability.sum(1), probability.sum(0))) < 4
+    trace = run(model, rows, log_size_prior(), sweeps=1024)
+    assert most_deviating(trace, probability.sum(1), probability.sum(0)) < 4
 
 
 # ── many data sets ──────────────────────────────────────────────────────────────────────────────────────────────────
@@ -194,7 +163,7 @@ def z_of_data_sets(n: int) -> tuple[np.ndarray, np.ndarray]:
         rows, dynamic = rows_of(seed), bool(seed % 2)
         model = lv.models.FiniteMixture(kind.component, 1.3, dynamic=dynamic)
         truth = enumerated(rows, by_groups(rows, kind.log_marginal), 1.3, dynamic=dynamic)
-        z = z_scores(run(model, rows, seed=seed, sweeps=256), *truth)
+        z = z_scores(run(model, rows, log_size_prior(), seed=seed, sweeps=256), *truth)
         of_sizes.append(z[0])
         of_occupied.append(z[1])
     return np.concatenate(of_sizes), np.concatenate(of_occupied)
@@ -236,14 +205,6 @@ def test_errors_are_as_large_as_they_say() -> None:
 # ── planted ─────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.fixture
-def own_programs() -> Iterator[None]:
-    """Inside: nothing is run that was compiled outside, and the other way round."""
-    jax.clear_caches()
-    yield
-    jax.clear_caches()
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("own_programs")
 @pytest.mark.parametrize("bug", ["the way back", "a new part"])
@@ -257,17 +218,11 @@ def test_a_wrong_chain_is_seen(bug: str, monkeypatch: pytest.MonkeyPatch) -> Non
 
         monkeypatch.setattr(Seats, "log_scores", log_scores)
     else:
-        proposing = PartitionChain._allocate
-
-        def redrawn(self: PartitionChain, *given: Any) -> Any:
-            state, log_proposal = proposing(self, *given)
-            return state, jnp.zeros_like(log_proposal)
-
-        monkeypatch.setattr(PartitionChain, "_allocate", redrawn)
+        plant_in_jumps(monkeypatch)
     kind, rows = cases.KNOWN, cases.VALUES[:5]
     truth = enumerated(rows, by_groups(rows, kind.log_marginal), 1.3, dynamic=False)
-    trace = run(lv.models.FiniteMixture(kind.component, 1.3), rows, sweeps=3072)
-    assert max(np.abs(z).max() for z in z_scores(trace, *truth)) > 6
+    trace = run(lv.models.FiniteMixture(kind.component, 1.3), rows, log_size_prior(), sweeps=3072)
+    assert most_deviating(trace, *truth) > 6
 
 
 # ── quadrature ──────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -310,8 +265,8 @@ def test_chains_that_all_stay_at_one_partition_are_precise_enough() -> None:
 
 @pytest.mark.parametrize(("arrival", "visits"), [(4, 16 * 32), (256, 16), (0, 16 * 128)])
 def test_chains_that_never_change_are_worth_more_visits_the_sooner_they_came(arrival: int, visits: float) -> None:
-    parts = np.full((16, 128), 3)
-    trace = AllocationTrace(np.full((16, 4), 0.25), parts, np.zeros(parts.shape), 256, arrival)
+    parts = np.full((1, 16, 128), 3)
+    trace = AllocationTrace(np.full((16, 4), 0.25), parts, np.zeros((16, 128)), 256, arrival)
     assert np.isnan(trace.effective_sample_size)
     assert trace.visits == visits
     assert trace.sizes()[1] == pytest.approx(np.full(4, 0.5 / (visits + 1)))
@@ -322,19 +277,19 @@ def test_chains_that_agree_by_chance_are_not_precise() -> None:
     of_first = np.tile([0.1, 0.9], 8)[:, None, None]
     probability = np.broadcast_to(np.concatenate([of_first, 1 - of_first], axis=2), (16, 16, 2))
     draws = np.random.default_rng(0).integers(1, 3, (16, 32, 16))
-    run = AllocationRun(np.zeros((1, 16), int), {}, 16, draws, draws.astype(float), probability, 16)
+    chains = AllocationRun(np.zeros((1, 16), int), {}, 16, draws[:, :, None], draws.astype(float), probability, 16)
     least = np.sqrt(0.16 * 12 / 11 / (12 * 16))  # 12 of 16 blocks are kept
-    assert run.trace().sizes()[1] == pytest.approx([least, least])
+    assert chains.trace().sizes()[1] == pytest.approx([least, least])
 
 
 def test_sweeps_that_were_left_out_count_as_not_yet_arrived() -> None:
     """Two of six blocks were discarded (64 sweeps). One chain was elsewhere until the fifth sweep after them."""
-    parts = np.full((4, 32, 16), 3)
-    parts[0, 4, 7] = 2
-    log_rows = np.zeros(parts.shape)
+    parts = np.full((4, 32, 1, 16), 3)
+    parts[0, 4, 0, 7] = 2
+    log_rows = np.zeros((4, 32, 16))
     labels = np.zeros((1, 16), int)
     unfinished = AllocationRun(labels, {}, 16, parts, log_rows, np.full((4, 16, 4), 0.25), 6)
     assert unfinished.trace().arrival == 64 + 5
-    assert unfinished.trace().parts.shape == (16, 96)
-    of_features = unfinished._replace(labels=np.zeros((1, 8, 16), int))
-    assert of_features.trace().parts.shape == (16, 64)  # chains over features may have begun at one state
+    assert unfinished.trace().parts.shape == (1, 16, 96)
+    warmed_up = unfinished._replace(has_warm_up=True)
+    assert warmed_up.trace().parts.shape == (1, 16, 64)  # chains may have gone on from one state

@@ -10,13 +10,14 @@ import mixture_cases as cases
 import numpy as np
 import partition_oracles as exact
 import pytest
+from partition_chains import run, z_scores_of_pairs
 from scipy.special import logsumexp, multigammaln
 from scipy.stats import multivariate_normal, multivariate_t
 from sklearn.metrics import adjusted_rand_score
 
 import lvsearch as lv
 from lvsearch.fitted.clusters import FittedMixture
-from lvsearch.inference.allocation_chains import allocation_chain, run_chains, supported_sizes
+from lvsearch.inference.allocation_chains import supported_sizes
 from lvsearch.inference.engine.estimate import beliefs_at, capacity_of
 from lvsearch.inference.engine.meanfield import MeanField, ascend, cast
 from lvsearch.inference.engine.meanfield_starts import blank_locals
@@ -181,26 +182,16 @@ def test_chains_agree_with_enumeration(tied):
 
     of_sizes, together = enumerated(log_rows)
     model = (lv.models.TiedMixture if tied else lv.models.FiniteMixture)(KIND, 1.3)
-    data = cases.dataset(HOLED)
-    trace = run_chains(
-        lambda places: allocation_chain(model, data, log_size_prior(), places),
-        jax.random.key(0),
-        precision=0.0,
-        most_sweeps=1600,
-    )
+    trace = run(model, HOLED, log_size_prior(), sweeps=1600)
     probability, error = trace.sizes()
     assert error.max() < 0.01
     assert np.abs((probability[:SIZES] - of_sizes) / error[:SIZES])[of_sizes > 0.01].max() < 4
-    groups = trace.draws.groups
-    shares = (groups[:, :, None] == groups[:, None]).mean(0)
-    errors = np.maximum(shares.std(-1, ddof=1) / np.sqrt(shares.shape[-1]), 0.5 / groups[:, 0].size)
-    z = ((shares.mean(-1) - together) / errors)[~np.eye(len(HOLED), dtype=bool)]
-    assert np.abs(z).max() < 4.5
+    assert np.abs(z_scores_of_pairs(trace, together)).max() < 4.5
     # what a chain would say that leaves out the rows' missing cells, or fills them with the mean, is another table
     filled = np.where(np.isnan(HOLED), cases.LOCATION, HOLED)
     y = ((filled - cases.LOCATION) / cases.SCALE)[None]
     wrong = enumerated(lambda labels: float(log_rows_given(y, np.array(labels), tied=tied)[0]))[1]
-    assert np.abs((shares.mean(-1) - wrong) / errors)[~np.eye(len(HOLED), dtype=bool)].max() > 8
+    assert np.abs(z_scores_of_pairs(trace, wrong)).max() > 8
 
 
 # ── as people use it ────────────────────────────────────────────────────────────────────────────────────────────────
