@@ -41,7 +41,6 @@ OWN_RECORD = {"benchmark.md", "how-to/gpu.md"}
 """Pages whose figures are those of one script alone: docs/static/log_evidence.csv, and what `device.py` printed."""
 NO_MEASUREMENT = {
     "cora.md": {"4,100", "123,457", "25,000"},  # withdrawn; tokens; the difference of two figures on record
-    "how-to/blocks.md": {"0.305"},
     "how-to/clusters-in-a-table.md": {"4,096"},
     "how-to/fewer-units.md": {"10.1080", "01621459.2018"},
     "how-to/hyper-priors.md": {"0.0025"},
