@@ -16,6 +16,7 @@ from lvsearch.inference.allocation_chains.models import (
     blocks_have_prior,
     feature_chain,
     features_have_prior,
+    no_start,
     parameters_have_prior,
     partition_chain,
 )
@@ -24,7 +25,7 @@ from lvsearch.inference.annealing.dispatch import annealed_chain, chain_from_pri
 from lvsearch.inference.annotation.estimator import AnnotationEstimator
 from lvsearch.inference.annotation.predictions import describe_annotated_images
 from lvsearch.inference.block_models.chain import evidence_chain_of_blocks, path_of_blocks_needs_fit
-from lvsearch.inference.block_models.estimator import BlockEstimator
+from lvsearch.inference.block_models.estimator import BlockEstimator, estimate_from_partitions
 from lvsearch.inference.chains import Chain, Sampler
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.engine.describing import (
@@ -157,11 +158,13 @@ class ProcessKit(NamedTuple):
 class AllocationKit(NamedTuple):
     """A record of chains over allocations of the rows, which compare all sizes at once.
 
-    `exist`: model -> True if this model has them, see `has_allocation_chain`. `chain`: see `allocation_chain`.
+    `exist`: model -> True if this model has them, see `has_allocation_chain`. `chain`: see `allocation_chain`. `start`:
+    see `start_from_allocation`.
     """
 
     exist: Callable[[Any], bool]
     chain: Callable[..., AllocationChain]
+    start: Callable[..., Estimate | None]
 
 
 class ModelKit(NamedTuple):
@@ -238,9 +241,9 @@ UNIGRAMS = TOPIC_MODELS._replace(
 MIXTURE = GENERIC_KIT._replace(estimator=MixtureEstimator, score_units=score_rows_of_mixture)
 IMAGES = GENERIC_KIT._replace(estimator=AnnotationEstimator, describe_units=describe_annotated_images)
 TWO_LEVELS = GENERIC_KIT._replace(describe_units=describe_units_of_process, occupied_counts=occupied_parts)
-PARTITIONS = AllocationKit(parameters_have_prior, partition_chain)
-BLOCKS = AllocationKit(blocks_have_prior, block_chain)
-FEATURES = AllocationKit(features_have_prior, feature_chain)
+PARTITIONS = AllocationKit(parameters_have_prior, partition_chain, no_start)
+BLOCKS = AllocationKit(blocks_have_prior, block_chain, estimate_from_partitions)
+FEATURES = AllocationKit(features_have_prior, feature_chain, no_start)
 
 BUILT_IN_KITS: dict[type[Model], ModelKit] = {
     Model: GENERIC_KIT,

@@ -14,6 +14,8 @@ from lvsearch.inference.allocation_chains.models import (
     concentrations_by_size,
     feature_chain,
     has_allocation_chain,
+    no_start,
+    start_from_allocation,
 )
 from lvsearch.inference.allocation_chains.partitions import PartitionChain
 from lvsearch.inference.allocation_chains.run import (
@@ -55,8 +57,10 @@ __all__ = [
     "has_allocation_chain",
     "is_enough",
     "log_seats_of_a_new_row",
+    "no_start",
     "run_chains",
     "run_one_more_block",
     "size_probabilities",
+    "start_from_allocation",
     "supported_sizes",
 ]

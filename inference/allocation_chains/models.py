@@ -14,7 +14,7 @@ from lvsearch.inference.allocation_chains.seating import SeatPrior
 from lvsearch.inference.annealing.dispatch import evidence_chain
 from lvsearch.inference.data.dataset import Dataset
 from lvsearch.inference.data.rows import padded_rows, rows_of
-from lvsearch.inference.engine.estimate import capacity_of
+from lvsearch.inference.engine.estimate import Estimate, capacity_of
 from lvsearch.inference.evidence.mixture_hyperparameters import HyperMixture
 from lvsearch.inference.evidence.mixtures import CollapsedMixtureChain
 from lvsearch.inference.full_covariances.partial_rows import PartialRows, without_missing_cells
@@ -83,6 +83,28 @@ def allocation_chain(
             "chains"
         )
     return allocations.chain(model, data, log_prior, places)
+
+
+def start_from_allocation(
+    model: Model, data: Dataset, labels: Int[np.ndarray, " element"], size: tuple[int, ...]
+) -> Estimate | None:
+    """Return a fit whose parameters follow from an allocation that a chain found, for a fit of a size to begin from;
+    None for models whose fits find as good starts by themselves.
+
+    model: a model that has such chains (`has_allocation_chain`).
+    data: the rows.
+    labels: the allocation of one chain, as its states have it.
+    size: the size, with at least as many components on each side as the allocation has parts.
+    """
+    allocations = model_kit(model).allocations
+    return None if allocations is None else allocations.start(model, data, labels, size)
+
+
+def no_start(
+    model: Model, data: Dataset, labels: Int[np.ndarray, " element"], size: tuple[int, ...]
+) -> Estimate | None:
+    """Return None, as `start_from_allocation` does for models whose fits find as good starts by themselves."""
+    return None
 
 
 def partition_chain(

@@ -281,6 +281,17 @@ class AllocationRun(NamedTuple):
         """True if agreement of the chains is to be tested now: after 8 blocks, 10, 13, 17, …"""
         return self.blocks in _block_counts_tested_at(self.blocks)
 
+    def best_labels(self, size: tuple[int, ...]) -> np.ndarray | None:
+        """Return the last allocation of the chain where log p(rows | allocation) is highest, of those that have no more
+        parts on any side than a size; None if no chain is at such an allocation.
+
+        size: the most parts on each side.
+        """
+        if not self.blocks:
+            return None
+        fits = (self.parts[-1, -1] <= np.array(size)[:, None]).all(0)
+        return self.labels[..., np.where(fits, self.log_rows[-1, -1], -np.inf).argmax()] if fits.any() else None
+
     def trace(self) -> AllocationTrace:
         """Return the record of the sweeps since array slots were last added, without the first blocks (`left_out`)."""
         late = slice(self.left_out, None)

@@ -1,9 +1,11 @@
 """Fits and annealed paths of block models that begin near one labelling, which a short annealing found.
 
-*The estimator*: mean field from where a short annealing ended. Coordinate ascent alone stops at the first division of
+*The estimator*: mean field from where a short annealing ended, and from the groups that chains over partitions found
+(`estimate_from_partitions`), where a search has run some. Coordinate ascent alone stops at the first division of
 the rows that fits some division of the columns. On 100 × 80 planted cells of 4 × 3 blocks it stops 2,200 nats below the
-evidence from scattered labels, and 70 nats below from an annealing. A smaller size's fit is tried as a start beside it,
-and the better of the two is kept.
+evidence from scattered labels, and 70 nats below from an annealing. On 50 animals × 85 attributes fits of 10 × 22
+clusters from an annealing used five row clusters, and their bounds were 40 nats below those from a chain's groups. A
+smaller size's fit is tried as a start too, and the better one is kept.
 
 *The second annealed path* starts from a q about one labelling, and is shorter. Candidates are the particles with which
 a first path ended, and particles at the labels of a fit. All make some sweeps in the posterior, and the one whose joint
@@ -19,13 +21,15 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Key
+from jaxtyping import Array, Float, Int, Key
 
 from lvsearch.inference.annealing.anchors import LABELS_RUN, mix_with_even, pick_highest, settle_best_particles
 from lvsearch.inference.annealing.dispatch import effort
 from lvsearch.inference.annealing.particles import Compilation, forward
-from lvsearch.inference.block_models.chain import BlockChain, BlockStart, BlockState, layout_of
+from lvsearch.inference.block_models.chain import BlockChain, BlockStart, BlockState, layout_of, packed_cells
 from lvsearch.inference.chains import Anchor
+from lvsearch.inference.data.dataset import Dataset
+from lvsearch.inference.data.rows import padded_rows
 from lvsearch.inference.engine.estimate import Estimate, beliefs_of, capacity_of
 from lvsearch.inference.engine.estimator import GenericEstimator
 from lvsearch.inference.engine.meanfield import MeanField, ascend
@@ -138,12 +142,12 @@ class BlockEstimator(GenericEstimator):
     """An estimator that fits block models by the generic engine's mean field, started from annealed labels."""
 
     def fit(self, size: tuple[int, ...], key: Array, start: Estimate | None) -> Estimate:
-        """Return the best of several coordinate ascents: one from an annealing and, if there is a smaller fit, one from
-        that.
+        """Return the better of two coordinate ascents: one from an annealing and, if there is a fit to begin from, one
+        from that.
 
         size: how many row clusters and column clusters.
         key: the random key of the starts.
-        start: the fit of a smaller size; None if there is none.
+        start: a fit of this size or of a smaller one; None if there is none.
         """
         capacity = capacity_of(size)
         scattered = scattered_start(self.model, key, self.data, size, capacity)
@@ -181,17 +185,55 @@ class BlockEstimator(GenericEstimator):
             compilation=Compilation.SOON_WHERE_DATA_ARE_FEW,
         )
         known = describe_best_particle(chain, ended.state)
-        old = begin.beliefs.natural
-        blocks = layout_of(model.component).unpack(np.asarray(chain.prior) + known.blocks)
-        natural = {
-            "row_weights": np.asarray(model.row_concentration) - 1 + known.row_weights,
-            "column_weights": np.asarray(model.column_concentration) - 1 + known.column_weights,
-            "blocks": blocks,
-            COLUMN: np.log(np.maximum(known.columns, 1e-6)),
-        }
+        old, natural = begin.beliefs.natural, _natural_parameters(model, chain.prior, known)
         # in the precision of the engine's own start
         same = jax.tree.map(lambda new, was: np.asarray(new, np.asarray(was).dtype), natural, dict(old))
         return begin._replace(beliefs=beliefs_of(model, same, size, capacity=capacity))
+
+
+def _natural_parameters(
+    model: LatentBlockModel, prior: Float[np.ndarray | Array, " number"], known: BlockStart
+) -> dict[str, Any]:
+    """Return the natural parameters of a fit around one labelling, by the names of the model's latent variables.
+
+    prior: natural parameters of a block's prior, packed.
+    known: the probabilities of the labels, the numbers of rows and columns in each cluster, and the blocks' sums.
+    """
+    return {
+        "row_weights": np.asarray(model.row_concentration) - 1 + known.row_weights,
+        "column_weights": np.asarray(model.column_concentration) - 1 + known.column_weights,
+        "blocks": layout_of(model.component).unpack(np.asarray(prior) + known.blocks),
+        COLUMN: np.log(np.maximum(known.columns, 1e-6)),
+    }
+
+
+def estimate_from_partitions(
+    model: LatentBlockModel, data: Dataset, labels: Int[np.ndarray, " element"], size: tuple[int, ...]
+) -> Estimate:
+    """Return a fit whose parameters follow from given groups of the rows and of the columns, for other fits to begin
+    from. Its lower bound is −∞.
+
+    data: the matrix.
+    labels: the group of each row, −1 for padding, and then of each column.
+    size: how many row clusters and column clusters, at least as many as there are groups.
+    """
+    units, weight = padded_rows(data)
+    with jax.enable_x64(True):
+        cells, _, prior = (np.asarray(each) for each in packed_cells(model, units))
+    rows, columns = labels[: len(weight)], labels[len(weight) :]
+    of_rows, of_columns = _indicators(rows, size[0]), _indicators(columns, size[1])
+    sums = np.einsum("nds,nk,dl->kls", cells, of_rows, of_columns)
+    known = BlockStart(of_rows, of_columns, of_rows.sum(0), of_columns.sum(0), sums)
+    natural = jax.tree.map(lambda each: np.asarray(each, np.float32), _natural_parameters(model, prior, known))
+    return Estimate(model, size, natural, -np.inf, np.inf, 0)
+
+
+def _indicators(labels: Int[np.ndarray, " element"], size: int) -> Float[np.ndarray, "element group"]:
+    """Return 1 where an element is in a group, else 0, (element, group). labels: any numbers, negative for none."""
+    numbers = np.unique(labels[labels >= 0])
+    found = np.zeros((len(labels), size))
+    found[:, : len(numbers)] = labels[:, None] == numbers
+    return found
 
 
 def _states_before_first_sweep(chain: BlockChain, random: np.random.Generator, particles: int) -> BlockState:

@@ -25,6 +25,7 @@ from lvsearch.scrutiny.scrutiny import NOTHING_ASKED, Scrutiny
 from lvsearch.searching.allocation_evaluator import AllocationEvaluator
 from lvsearch.searching.controller import SearchRules, SearchSettings, SearchState
 from lvsearch.searching.evaluators import ModelEvaluator
+from lvsearch.searching.guided import ComparesAllSizes
 from lvsearch.sizing import bounds as bounds_of
 from lvsearch.sizing.evidence import Evidence, Record, pooled
 from lvsearch.sizing.fit import Evaluator, Fit, is_by_gains, smallest_size_of
@@ -408,7 +409,7 @@ class Findings:
         return ArrangedTopics(best, arrangement) if arrangement.n_topics == best.estimate.size[0] else best
 
     def fit(self, size: Size | int) -> FittedModel:
-        """Return the fitted model of a size: the one that was kept, or a new fit from scratch if none was kept.
+        """Return the fitted model of a size: the one that was kept, or a new fit if none was kept.
 
         The last new fit is remembered: where gains between sizes were measured, the most probable size is often one
         that the search did not fit, and `best` is asked for again and again.
@@ -420,7 +421,10 @@ class Findings:
         kept = self.state.kept.get(size)
         if kept is None or kept.state is None:
             if size not in self._last_refit:
-                fit = cast(ModelEvaluator, self.evaluator).refit(size)
+                evaluator = cast(ModelEvaluator, self.evaluator)
+                chains = evaluator if isinstance(evaluator, ComparesAllSizes) else None
+                start = None if chains is None else chains.start_of(self.state.partitions, size)
+                fit = evaluator.refit(size) if start is None else evaluator.evaluate(size, start, 0)
                 self._last_refit.clear()  # fits are large
                 self._last_refit[size] = fit
             kept = self._last_refit[size]

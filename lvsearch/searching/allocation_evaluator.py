@@ -8,6 +8,7 @@ fitted, for people who want labels, means and predictions.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 
 import numpy as np
@@ -20,6 +21,7 @@ from lvsearch.inference.allocation_chains import (
     has_allocation_chain,
     is_enough,
     run_one_more_block,
+    start_from_allocation,
     supported_sizes,
 )
 from lvsearch.inference.data.dataset import Dataset
@@ -28,6 +30,8 @@ from lvsearch.inference.generators import fold_in, key_of
 from lvsearch.models.contract import Model
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.searching.guided import AllocationProgress
+from lvsearch.sizing.evidence import Evidence
+from lvsearch.sizing.fit import Fit, FitInfo
 from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.logspace import log_sum
 from lvsearch.sizing.posterior import format_probability
@@ -152,6 +156,26 @@ class AllocationEvaluator(ModelEvaluator):
             raise ValueError(
                 "no draw of the chains has a number of components that this prior allows: search again with this prior"
             )
+
+    def start_of(self, progress: AllocationProgress | None, size: Size) -> Fit | None:
+        """Return a fit that follows from the best allocation with no more parts than a size, for its fit to begin from;
+        None if no chain is at one, or if fits of this model begin by themselves (`start_from_allocation`).
+
+        progress: the chains so far; None if there are none.
+        """
+        labels = None if progress is None else progress.run.best_labels(size)
+        estimate = None if labels is None else start_from_allocation(self.base_model, self.data, labels, size)
+        if estimate is None:
+            return None
+        return Fit(size, Evidence(-np.inf, self.ceiling), 0.0, estimate, FitInfo("the groups of a chain", 0.0))
+
+    def evaluate(self, size: Size, start: Fit | None, trial: int = 0) -> Fit:
+        """Fit one size and return the fit; its evidence is the mean-field bound.
+
+        size: one number per size variable. start: as `start_of` returns it. trial: the number of the fit of this size.
+        """
+        fit = super().evaluate(size, start, trial)
+        return fit if start is None else replace(fit, info=replace(fit.info, start=start.info.start))
 
     def next_fit(
         self,

@@ -290,7 +290,9 @@ class SearchRules:
         The first fit of a size may begin from the fit of another size, if the settings and the task allow it.
         """
         first = None
-        if self.settings.grow and task.trial == 0 and task.begins_from is not None:
+        if isinstance(self.evaluator, ComparesAllSizes):
+            first = self.evaluator.start_of(state.partitions, task.size)
+        elif self.settings.grow and task.trial == 0 and task.begins_from is not None:
             kept = state.kept.get(task.begins_from)
             first = None if kept is None or kept.state is None else kept
         elif self.settings.grow and task.trial == 0 and task.warm:

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float64
 
 from lvsearch.inference.allocation_chains import AllocationRun
+from lvsearch.sizing.fit import Fit
 from lvsearch.sizing.ledger import Visit
 from lvsearch.sizing.sizes import Size, SizePrior
 
@@ -58,6 +59,13 @@ class ComparesAllSizes(Protocol):
 
     def is_long_enough(self, progress: AllocationProgress | None) -> bool:
         """Return True if the chains are precise enough, or as long as they may be.
+
+        progress: the chains so far; None if there are none.
+        """
+        ...
+
+    def start_of(self, progress: AllocationProgress | None, size: Size) -> Fit | None:
+        """Return a fit for the fit of a size to begin from, by what the chains found; None if it begins by itself.
 
         progress: the chains so far; None if there are none.
         """

@@ -14,7 +14,7 @@ from test_structure import FILES, MODULES
 import lvsearch as lv
 from lvsearch.fitted.kinds import FITTED_TYPES
 from lvsearch.inference import kits
-from lvsearch.inference.allocation_chains import allocation_chain, has_allocation_chain
+from lvsearch.inference.allocation_chains import allocation_chain, has_allocation_chain, start_from_allocation
 from lvsearch.inference.annealing.between_sizes import ChainBetweenSizes
 from lvsearch.inference.annealing.density import DensityChain
 from lvsearch.inference.annealing.dispatch import first_gain, gain_of_last_part
@@ -119,7 +119,8 @@ def test_a_row_of_models_takes_what_is_handed_on(model):
             bind(own, generic)
     for own in (each for each in (kit.gains, kit.process, kit.allocations) if each is not None):
         like = {GainKit: [first_gain, gain_of_last_part], ProcessKit: [process_sampler, occupied_sampler]}
-        for function, public in zip(own, like.get(type(own), [has_allocation_chain, allocation_chain]), strict=True):
+        chains = [has_allocation_chain, allocation_chain, start_from_allocation]
+        for function, public in zip(own, like.get(type(own), chains), strict=True):
             bind(function, public)
 
 

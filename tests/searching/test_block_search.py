@@ -11,7 +11,7 @@ import pytest
 import lvsearch as lv
 from lvsearch.results import wording
 from lvsearch.results.wording import each_number_in_words
-from lvsearch.searching.allocation_evaluator import PRECISION
+from lvsearch.searching.allocation_evaluator import PRECISION, AllocationEvaluator
 from lvsearch.sizing.words import MOST_LISTED, first_to_last
 
 BITS = np.array([[1, 1, 0], [1, np.nan, 0], [0, 1, 1], [0, 0, 1.0]])
@@ -70,7 +70,7 @@ def test_the_card_tells_each_number_by_itself_and_many_pairs_as_two_ranges() -> 
         assert best == truth.argmax() + 1
         assert chance == pytest.approx(truth.max(), abs=0.03)
         assert truth[np.array(held) - 1].sum() > 0.93
-        assert f"{best} {name}" in each_number_in_words(result)
+        assert f"{best} {name}" in (each_number_in_words(result) or "")
     assert "each number" in result.summary()
     pairs = result.estimated.indistinguishable
     assert len(pairs) > MOST_LISTED
@@ -81,12 +81,26 @@ def test_the_card_tells_each_number_by_itself_and_many_pairs_as_two_ranges() -> 
 def test_open_numbers_are_told_by_the_clusters_that_have_members(monkeypatch: pytest.MonkeyPatch) -> None:
     result = searched()
     monkeypatch.setattr(wording, "LEAST_WIDTH_OPEN", 2)
+    assert result.partitions is not None
     told, (held, best, _) = result.summary(), result.partitions.occupied_summary()
     (rows, columns) = ((min(each), max(each)) for each in zip(*held, strict=True))
     ranges = f"{rows[0]}–{rows[1]} row clusters × {columns[0]}–{columns[1]} column clusters"
     assert told.startswith(f"{ranges} have members (95 %), most probably {best[0]}×{best[1]} (")
     assert "the model has 1–6 row clusters × 1–4 column clusters (95 %)" in told
     assert "each number" not in told
+
+
+@pytest.mark.thorough
+def test_fits_begin_from_the_groups_of_a_chain_also_those_made_on_demand() -> None:
+    result = searched()
+    evaluator = result.evaluator
+    assert isinstance(evaluator, AllocationEvaluator)
+    start = evaluator.start_of(result.state.partitions, (3, 3))
+    assert start is not None
+    begun = result.fit((3, 3)).evidence
+    assert begun is not None
+    assert begun.lower >= evaluator.refit((3, 3)).evidence.lower - 1e-3
+    assert "the groups of a chain" in set(result.starts()["start"])
 
 
 @pytest.mark.thorough

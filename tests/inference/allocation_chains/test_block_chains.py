@@ -3,6 +3,7 @@
 from typing import Any
 
 import block_oracles as blocks
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -10,12 +11,17 @@ from partition_chains import most_deviating, plant_in_jumps, run
 
 import lvsearch as lv
 from lvsearch.inference.allocation_chains import (
+    AllocationRun,
     BlockPartitionChain,
     PartitionChain,
     SeatPrior,
     Seats,
+    start_from_allocation,
 )
 from lvsearch.inference.allocation_chains.blocks import main_orders
+from lvsearch.inference.data.rows import padded_rows
+from lvsearch.inference.engine.estimator import estimator
+from lvsearch.models.block_model import LatentBlockModel
 from lvsearch.models.components import Component
 
 BITS = np.array([[1, 1, 0], [1, np.nan, 0], [0, 1, 1], [0, 0, 1.0]])
@@ -106,3 +112,34 @@ def test_orders_put_alike_rows_and_columns_side_by_side() -> None:
     assert set(of_rows[0][-2:].tolist()) == {6, 7}
     for order, labels in ((of_rows[0][:6], rows), (of_columns[0], columns)):
         assert (np.diff(labels[order]) != 0).sum() == 1
+
+
+def test_the_best_allocation_of_a_size_is_the_most_probable_one_without_more_parts():
+    parts = np.array([[2, 3, 2, 1], [4, 2, 3, 1]])[None, None]  # of each side, of four chains
+    log_rows = np.array([[[-5.0, -1.0, -4.0, -9.0]]])
+    run = AllocationRun(np.arange(8).reshape(2, 4), {}, 8, parts, log_rows, np.full((1, 4, 5, 5), 0.04), 1)
+    sizes = {(9, 9): [1, 5], (2, 9): [2, 6], (2, 2): [3, 7]}
+    for size, labels in sizes.items():
+        found = run.best_labels(size)
+        assert found is not None
+        assert found.tolist() == labels
+    assert run.best_labels((1, 0)) is None
+    assert run._replace(parts=parts[:0]).best_labels((9, 9)) is None  # nothing recorded yet
+
+
+@pytest.mark.thorough
+def test_a_fit_from_given_groups_has_their_sums_and_ends_as_high_as_one_from_an_annealing():
+    rng = np.random.default_rng(0)
+    rows, columns = rng.integers(0, 3, 20), rng.integers(0, 2, 12)
+    cells = (rng.random((20, 12)) < np.array([[0.9, 0.1], [0.1, 0.9], [0.5, 0.5]])[rows[:, None], columns]) * 1.0
+    model, data = LatentBlockModel(), lv.Points.from_array(cells).dataset()
+    padding = -np.ones(len(padded_rows(data)[1]) - 20, int)
+    labels = np.concatenate([10 + rows, padding, 4 + columns])  # groups may have any numbers
+    start = start_from_allocation(model, data, labels, (4, 3))
+    assert start is not None
+    ones = np.array([[cells[rows == k][:, columns == j].sum() for j in range(2)] for k in range(3)])
+    assert start.natural["row_weights"].tolist() == [*np.bincount(rows), 0.0]  # the prior is flat
+    np.testing.assert_allclose(start.natural["blocks"].log_value[:3, :2], ones, rtol=1e-6)
+    fits = estimator(model, data)
+    alone, begun = (fits.fit((4, 3), jax.random.key(1), each) for each in (None, start))
+    assert begun.log_lower >= alone.log_lower - 1e-3
