@@ -30,7 +30,7 @@ def iris() -> lv.Points:
 def search_iris() -> lv.SearchResult:
     """How many clusters the flowers have."""
     kind = lv.models.FullCovarianceComponents.scaled_to(iris().values)
-    return lv.search(lv.models.FiniteMixture(kind), iris(), max_size=6, starts=2, seed=0)
+    return lv.search(lv.models.FiniteMixture(kind), iris(), max_size=6, seed=0)
 
 
 def answer() -> None:

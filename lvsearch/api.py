@@ -111,11 +111,13 @@ def search(
         seconds: the time after which this call stops.
         width: the width of the proved bounds, in nats, at which the search stops.
         seed: seed of all random numbers; the same seed gives the same result.
-        starts: for "marginal" the largest number of annealings per size, each three times as long as the last. For
-            "bound" the number of fits of each size near the best. For "plug-in" the number of fits of every size, of
-            which the best counts. All three have 3 by default, and "marginal" more where data are few and errors of
-            the evidence would decide the answer. For "predictive" the number of parts of the data, of
-            which one at a time is left out; default 10.
+        starts: the most work for each size. Where evidence is annealed, it is the largest number of annealings of a
+            size, each three times as long as the last; by default 3, and more where data are few and errors of the
+            evidence would decide the answer. Where gains between sizes are measured (LDA on many words), it is the
+            largest number of measurements of one gain. With "bound" it is the number of fits of each size near the
+            best, and with "plug-in" that of fits of every size, of which the best counts; 3 by default. With
+            "predictive" it is the number of parts of the data, of which one at a time is left out; 10 by default.
+            Chains, the default of mixtures of rows, block models and `IBP`, ignore it: they go on until they agree.
         grow: begin the first fit of a size from the fit of a smaller one.
         exhaustive: evaluate every size up to `max_size`.
         keep: the number of fitted models to keep.
@@ -143,8 +145,8 @@ def search(
       annealing from both sides.
     - "partitions" and "annealed" ask for one of these two ways; the second checks the first. With `exhaustive`,
       `per_token`, `width` or `mesh`, "marginal" is annealed.
-    - "predictive" fits a grid of sizes without a part of the data and scores them on it. It takes a minute or two on
-      100,000 words. `result.recommended` is the smallest size that predicts as well as any.
+    - "predictive" fits a grid of sizes without a part of the data and scores them on it. It takes two to three
+      minutes on 100,000 words. `result.recommended` is the smallest size that predicts as well as any.
     - "bound" uses a mean-field lower bound plus log K! for the labellings. It is quick, but no answer: its unknown
       distance from the evidence grows with the size.
     - "plug-in" is p(data | size, θ_size) at estimated parameters (Chiang & Poole), which grows with the size. Its

@@ -61,12 +61,19 @@ ROW, COLUMN = "row_cluster", "column_cluster"
 
 
 class LatentBlockModel(Model):
-    """Row clusters × column clusters of a matrix: users and films, animals and attributes, who links to whom.
+    """A model that puts rows and columns of a matrix into clusters. Its size is (row clusters, column clusters).
 
-    component: the distribution of one cell in a block. `BernoulliComponents()` (the default) is for links,
-        `LevelComponents(levels)` for ratings, `PoissonComponents()` for counts and
-        `DiagonalComponents(location, scale)` for real numbers. Its hyper-parameters are single numbers, the same for
-        all cells.
+    All cells of one row cluster and one column cluster, a block, have the same distribution. Such matrices say which
+    user rated which film how, which animal has which attribute, or who links to whom. In size (2, 3) the rows form two
+    clusters and the columns three:
+
+        result = lv.search(lv.models.LatentBlockModel(), matrix)         # how many of each
+        fit = lv.fit(lv.models.LatentBlockModel(), matrix, size=(2, 3))  # at numbers that you choose
+
+    component: the distribution of one cell in a block. `BernoulliComponents(1, 1)`, the default, is for cells of 0 and
+        1: before any data every probability of a 1 is equally probable. `LevelComponents(levels)` is for ratings,
+        `PoissonComponents()` for counts and `DiagonalComponents(location, scale)` for real numbers. Its
+        hyper-parameters are single numbers, the same for all cells.
     row_concentration, column_concentration: parameters of the symmetric Dirichlets on the weights, *per cluster*. With
         1, the default, all divisions of the rows into cluster sizes are equally probable.
 

@@ -190,8 +190,8 @@ def _add_search(commands: "argparse._SubParsersAction", run: Run) -> None:
         choices=("marginal", "predictive", "bound", "plug-in"),
         default="marginal",
         help="marginal: parameters integrated out, annealed, answers how many; predictive: the smallest number that "
-        "predicts documents left out as well as any, in a minute or two on 100,000 words, without a prior; bound: a "
-        "mean-field bound instead of the evidence, quick, but it does not answer how many; plug-in: at estimated "
+        "predicts documents left out as well as any, in two to three minutes on 100,000 words, without a prior; bound: "
+        "a mean-field bound instead of the evidence, quick, but it does not answer how many; plug-in: at estimated "
         "parameters, with bounds proved for these fits, not for a size (default: %(default)s)",
     )
     model.add_argument(

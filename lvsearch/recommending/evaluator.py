@@ -102,8 +102,9 @@ class PredictiveEvaluator(ModelEvaluator):
     ):
         if len(model.size_names) != 1:
             raise ValueError(
-                f'got evidence="predictive" for a model of {" and ".join(model.size_names)}, expected one size '
-                'variable: search it with evidence="marginal"'
+                f"got a model of {' and '.join(model.size_names).replace('_', ' ')}, expected one size variable: a "
+                'recommended size (`recommend`, evidence="predictive") is one number. Take evidence="marginal", whose '
+                "answer is a pair"
             )
         if held_out is None and parts < 2:
             raise ValueError(

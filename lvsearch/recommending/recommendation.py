@@ -139,21 +139,24 @@ class Recommendation:
         return (size, share) if 2 * size[0] <= self.size[0] else None
 
     def describe_topics(self) -> str | None:
-        """Return a sentence on the quality of topics; None for models without topics.
+        """Return sentences on the quality of topics; None for models without topics.
 
-        It says at which size coherence stops rising, and how many topics a fit from another start finds again.
+        They say at which size coherence is highest, and how many topics a fit from another start finds again. Sizes
+        within one standard error of the best count as equal, and the smallest of these is named.
         """
         known = [outcome for outcome in self.outcomes if outcome.coherence is not None]
         if not known:
             return None
         coherent, recurring = self.most_coherent, self.most_recurring
         here = next((outcome for outcome in known if outcome.size == self.size), None)
-        text = f"topics stop growing more coherent at {coherent[0] if coherent else 'no size'}"
-        if recurring is not None:
-            text += f"; from {recurring[0]} on a second start finds no more of them again"
+        told = [f"Coherence is highest at {with_noun(coherent[0], 'topics')}."] if coherent else []
         if here is not None and here.found_again is not None:
-            text += f"; of the {self.size[0]} recommended it finds {here.found_again}"
-        return f"{text[:1].upper()}{text[1:]}."
+            found, number = here.found_again, self.size[0]
+            share = "all" if found == number else f"{found} of the"
+            told.append(f"A second fit finds {share} {number} recommended topics again.")
+        if recurring is not None:
+            told.append(f"At {with_noun(recurring[0], 'topics')} a second fit finds the most again.")
+        return " ".join(told)
 
     def facts(self) -> tuple[tuple[str, str], ...]:
         """Return further facts for the printed result, as pairs (name, text).

@@ -204,9 +204,9 @@ def _estimated_facts(result: Findings, scale: str) -> tuple[Fact, ...]:
     if isinstance(result.evaluator, FunctionEvaluator):
         return Fact("evidence", _function_errors_in_words(result)), Fact("not tried", _unvisited_in_words(result))
     if result.partitions is not None:
-        return (Fact("evidence", _chains_in_words(result)), *_occupied(result))
+        return (Fact("evidence", _chains_in_words(result)), *_not_allowed_fact(result), *_occupied(result))
     if result.curve is not None:
-        return (Fact("evidence", _gains_in_words(result)),)
+        return (Fact("evidence", _gains_in_words(result)), *_not_allowed_fact(result))
     if any(visit.annealed is not None for visit in result.visits):
         told = (
             f"annealed{scale}: log p(data | size), parameters integrated out, from paths up and down; "
@@ -273,7 +273,8 @@ def _chains_in_words(result: Findings) -> str:
     return (
         f"of all sizes at once, from {found.chains} {name_of_chains(result)} of {sides}, parameters integrated out, "
         f"{found.sweeps} sweeps of each: R-hat {found.rhat:.3f}, {draws}, "
-        f"largest Monte Carlo error of a probability {found.largest_error:.3f}. Evidence is known up to one constant"
+        f"largest Monte Carlo error of a probability {found.largest_error:.3f}. The evidence of every size is "
+        "known up to one factor that all sizes share: sizes can be compared, models cannot"
     )
 
 
@@ -366,13 +367,8 @@ def _unvisited_in_words(result: Findings) -> str:
     Both numbers count the allowed sizes. The phrase ends with the share of the prior of sizes that were not allowed.
     """
     prior, share = result.unvisited
-    above, most = result.prior_above_largest, result.settings.max_size
-    not_allowed = (
-        f". Sizes above {size_text(most)} were not allowed and hold {format_probability(above)} of the prior; nothing "
-        "is said about them"
-        if most is not None and above > 0
-        else ""
-    )
+    found = _not_allowed_in_words(result)
+    not_allowed = "" if found is None else f". {found}"
     if prior == 0:
         return f"none: every size that is allowed and has prior probability was tried{not_allowed}"
     allowed = "allowed sizes" if not_allowed else "sizes"
@@ -380,6 +376,23 @@ def _unvisited_in_words(result: Findings) -> str:
         f"{allowed} with {format_probability(min(prior, 1.0))} of the prior. If their evidence is no better than that "
         f"of the tried sizes around them, they have {format_probability(min(share, 1.0))} of the posterior. The search "
         f"ends when this share stays below 0.001 even with a few nats more evidence{not_allowed}"
+    )
+
+
+def _not_allowed_fact(result: Findings) -> tuple[Fact, ...]:
+    """Return one fact on the sizes above the largest allowed, where all smaller ones are compared; else ()."""
+    found = _not_allowed_in_words(result)
+    return () if found is None else (Fact("not tried", found),)
+
+
+def _not_allowed_in_words(result: Findings) -> str | None:
+    """Return a phrase on the share of the prior of sizes above the largest allowed; None if they have no share."""
+    above, most = result.prior_above_largest, result.settings.max_size
+    if most is None or above <= 0:
+        return None
+    return (
+        f"Sizes above {size_text(most)} were not allowed and hold {format_probability(above)} of the prior; nothing is "
+        "said about them"
     )
 
 

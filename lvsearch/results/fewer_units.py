@@ -17,7 +17,7 @@ from lvsearch.models.contract import Model
 from lvsearch.models.plain_arguments import checked_seed, whole_number
 from lvsearch.progress import progress_bar
 from lvsearch.results.findings import Findings
-from lvsearch.results.repeated_searches import audited_search, search_of_model
+from lvsearch.results.repeated_searches import annealed_search, search_of_model
 from lvsearch.scrutiny.robustness import Robustness
 from lvsearch.searching.allocation_evaluator import AllocationEvaluator
 from lvsearch.searching.evaluators import ModelEvaluator
@@ -89,7 +89,7 @@ def _require_one_size_variable(result: Findings) -> tuple[ModelEvaluator, Data]:
     Raises ValueError for several size variables, a search over a plain function, and evidence that is not annealed.
     """
     by_partitions = isinstance(result.evaluator, AllocationEvaluator)
-    evaluator, training = search_of_model(result) if by_partitions else audited_search(result)
+    evaluator, training = search_of_model(result) if by_partitions else annealed_search(result, "robustness")
     if len(evaluator.size_names) != 1:
         raise ValueError(f"got {len(evaluator.size_names)} size variables, expected one: what grows is one number")
     if evaluator.smallest_size != (1,):

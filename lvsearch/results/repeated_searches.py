@@ -35,9 +35,11 @@ from lvsearch.progress import progress_bar
 from lvsearch.recommending.evaluator import checked_prior, model_evaluator
 from lvsearch.results.card import has_answer
 from lvsearch.results.findings import Findings
+from lvsearch.results.wording import name_of_chains
 from lvsearch.scrutiny.audit import Audit, AuditRow
 from lvsearch.scrutiny.scrutiny import NOTHING_ASKED
 from lvsearch.scrutiny.sensitivity import Sensitivity, Variant
+from lvsearch.searching.allocation_evaluator import AllocationEvaluator
 from lvsearch.searching.controller import Budget, Call, SearchRules, SearchState, Task, run
 from lvsearch.searching.evaluators import ModelEvaluator
 from lvsearch.searching.guided import ComparesAllSizes, SelfGuided
@@ -67,7 +69,7 @@ def audit_search(result: Findings, sizes: Iterable[Size | int] | None, *, seed: 
     Returns an `Audit` with one row per size.
     Raises ValueError if the search has no model, no data or no annealed evidence, and for an empty list of sizes.
     """
-    evaluator, training = audited_search(result)
+    evaluator, training = annealed_search(result, "audit")
     chosen = _default_sizes(result) if sizes is None else as_sizes(sizes, result.prior.dimension)
     data = training.dataset()
     trials = len(next(visit for visit in result.visits if visit.size == result.best_size).trials)
@@ -160,16 +162,20 @@ def _audit_row(found: Findings, size: Size, bracket: Bracket) -> AuditRow:
     return AuditRow(size, estimate, error, bracket.lower, bracket.upper, bracket.standard_error, together)
 
 
-def audited_search(result: Findings) -> tuple[ModelEvaluator, Data]:
-    """Return the evaluator and the training data of a search whose evidence can be audited: over a model, annealed.
+def annealed_search(result: Findings, method: str) -> tuple[ModelEvaluator, Data]:
+    """Return the evaluator and the training data of a search over a model whose evidence was annealed.
+
+    method: the method of the result that needs them, such as "audit", for the error.
 
     Raises ValueError, with the reason, if the search is over a plain function or its evidence is not annealed.
     """
     evaluator, training = search_of_model(result)
     if not evaluator.anneals:
+        by_chains = f"by {name_of_chains(result)}, the default for this model"
+        how = by_chains if isinstance(evaluator, AllocationEvaluator) else f"with evidence={result.settings.evidence!r}"
         raise ValueError(
-            f"got a search with evidence={result.settings.evidence!r}, expected annealed evidence: what is audited is "
-            'the estimate of log p(data | size). Search with evidence="annealed"'
+            f"got a search {how}, expected annealed evidence: `{method}` needs an estimate of the log evidence of "
+            'every size. Search again with evidence="annealed"'
         )
     return evaluator, training
 
@@ -226,7 +232,7 @@ def vary(result: Findings, names: Sequence[str] | str | None, factor: float | in
     Raises ValueError for evidence that is not annealed, searches over a plain function, a factor of at most 1, and
     unknown names.
     """
-    evaluator, _ = audited_search(result)
+    evaluator, _ = annealed_search(result, "sensitivity")
     result.estimates()  # raises if the search has no answer whose sensitivity could be asked
     factor = real_number("factor", factor, above=1)  # hyper-parameters are both divided and multiplied by it
     names = [names] if isinstance(names, str) else names

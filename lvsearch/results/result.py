@@ -221,7 +221,7 @@ class SearchResult(Findings):
             (`held_out`). Without held-out data, parts of the training data are left out one at a time.
         progress: show a progress bar.
 
-        Sizes up to the search's largest are fitted without annealing. This takes a minute or two on 100,000 words.
+        Sizes up to the search's largest are fitted without annealing. This takes two to three minutes on 100,000 words.
         `with_recommended` keeps the answer as `recommended`.
 
         Returns a `Recommendation`.

@@ -32,7 +32,7 @@ from lvsearch.progress import progress_bar
 from lvsearch.results.findings import SAMPLES, Findings
 from lvsearch.results.heldout import require_comparable
 from lvsearch.results.persisting import fitted_from_scratch
-from lvsearch.results.repeated_searches import audited_search, search_of_model
+from lvsearch.results.repeated_searches import annealed_search, search_of_model
 from lvsearch.scrutiny import other_scores as kinds
 from lvsearch.scrutiny.other_scores import LikelihoodRatioTest, OtherScores, ScoreKind, SizeScore
 from lvsearch.searching.evaluators import ModelEvaluator
@@ -385,7 +385,7 @@ def _scored_search(result: Findings) -> tuple[ModelEvaluator, Data]:
     evaluator, training = search_of_model(result)
     model = evaluator.base_model
     if isinstance(model, LDA) and not model.inferred and not np.ndim(model.numbers()[0]) and model.seeds is None:
-        audited_search(result)  # raises where the evidence is not annealed
+        annealed_search(result, "other_scores")  # raises where the evidence is not annealed
         return evaluator, training
     if isinstance(model, RowMixture) and model.concentration is not None:
         return evaluator, training

@@ -285,8 +285,8 @@ def _range_in_words(result: Findings) -> str:
 def _errors_in_words(result: Findings) -> str:
     """Return the words that errors of annealed evidence leave the answer open; empty if they do not matter.
 
-    Such as "; not settled: errors of the evidence allow 21 % to 57 %". They matter where a search would go on if it had
-    trials or time left (`lvsearch.sizing.racing.UNSETTLED`).
+    Such as "; not settled: an exact computation may give 21 % to 57 %". They matter where a search would go on
+    if it had trials or time left (`lvsearch.sizing.racing.UNSETTLED`).
     """
     found = result.estimated
     if found.moved_by_errors <= UNSETTLED or all(visit.annealed is None for visit in result.visits):
@@ -295,7 +295,7 @@ def _errors_in_words(result: Findings) -> str:
     low, high = (in_percent(float(values[row])) for values in (found.probability_lower, found.probability_upper))
     if low == high:  # a chance in some hundreds that a large error decides: nothing that the percentage does not say
         return ""
-    return f"; not settled: errors of the evidence allow {low} to {high}"
+    return f"; not settled: an exact computation may give {low} to {high}"
 
 
 def _not_compared_in_words(result: Findings) -> str:
@@ -432,7 +432,9 @@ def _advice_for_errors(result: Findings) -> str:
 
 
 def probability_in_words(result: Findings) -> str:
-    """Return the probability of the best size in words, with its 5 % and 95 % points under the errors of the evidence.
+    """Return the probability of the best size in words, and the two numbers between which an exact one would lie.
+
+    The two numbers are the 5 % and 95 % points of the probability under the errors of the evidence.
 
     If the evidence cannot decide between sizes, or compares none, the words say so and what to do.
     """
@@ -485,7 +487,10 @@ def probability_in_words(result: Findings) -> str:
     size = size_in_words(result, found.best)
     if low == high:  # the evidence is exact, or its errors do not matter
         return f"{mean} for {size}"
-    return f"{mean} for {size}; the errors of the evidence allow {low} (5 %) to {high} (95 %)"
+    return (
+        f"{mean} for {size}. The computation has random errors; an exact one would give between {low} and {high}, with "
+        "90 % probability"
+    )
 
 
 def limit_in_words(result: Findings) -> str | None:

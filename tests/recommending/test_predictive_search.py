@@ -109,7 +109,8 @@ def test_how_good_topics_are_stands_beside_what_they_predict():
     assert next(outcome.found_again for outcome in known if outcome.size == (1,)) == 1
     text = found.describe_topics()
     assert text is not None
-    assert "coherent" in text
+    assert text.startswith("Coherence is highest at ")
+    assert " recommended topics again. At " in text
     assert clusters().recommended is not None
     assert clusters().recommended.describe_topics() is None
     assert list(topics().best.topics().columns)[:1] == ["prevalence"]

@@ -80,7 +80,7 @@ def test_the_estimate_shows_means_and_what_cannot_be_told_apart(uncertain):
     assert f"5 clusters ({chance}); 95 %: 4–6" in text
     assert "estimate over the sizes tried" in text
     low, high = (f"{table[f'probability_{end}'][5]:.3f}" for end in ("lower", "upper"))
-    assert f"allow {low} (5 %) to {high} (95 %)" in text
+    assert f"an exact one would give between {low} and {high}, with 90 % probability" in text
     assert "number of clusters" in text
 
 

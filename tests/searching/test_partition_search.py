@@ -71,6 +71,29 @@ def test_another_prior_weighs_the_same_draws_anew() -> None:
     assert "next:" not in other.summary()  # no partitions are known under it
 
 
+def test_the_card_says_what_the_largest_size_leaves_out() -> None:
+    """Only annealed searches said it. Under another prior the share is another one."""
+    assert f"not tried:   Sizes above {SIZES} were not allowed and hold 0.100 of the prior" in searched().summary()
+    wide = searched().with_prior(lv.sizes.Uniform(2 * SIZES)).summary()
+    assert f"uniform on 1…{2 * SIZES};" in wide
+    assert f"not tried:   Sizes above {SIZES} were not allowed and hold 0.500 of the prior" in wide
+
+
+def test_what_needs_annealed_evidence_says_which_search_it_got() -> None:
+    """It named evidence='partitions', which nobody had asked for, and "what is audited" to people who had not."""
+    by_chains = r"got a search by chains over partitions, the default for this model, expected annealed evidence"
+    with pytest.raises(ValueError, match=f'{by_chains}: `sensitivity` needs .*evidence="annealed"'):
+        searched().sensitivity()
+    with pytest.raises(ValueError, match=f'{by_chains}: `audit` needs .*evidence="annealed"'):
+        searched().audit()
+
+
+def test_starts_change_nothing() -> None:
+    """Chains go on until they agree, as the documentation of `starts` says."""
+    again = lv.search(MODEL, ROWS, **SETTINGS, starts=1)
+    assert again.posterior().equals(searched().posterior())
+
+
 def test_members_of_a_mixture_prior_agree_with_enumeration() -> None:
     """An improbable size, whose evidence is known to many nats only, decided how probable its member is."""
     members = (lv.sizes.Geometric(0.5), lv.sizes.Table([0.0] * (SIZES - 1) + [1.0]))
