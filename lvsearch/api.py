@@ -130,8 +130,8 @@ def search(
         report: with `out`, write the page `report/index.html` at the end.
         progress: show a progress bar.
         executor: makes many fits at once: `lv.WorkerPool`, or an executor as in `concurrent.futures`. None: searches by
-            prediction make up to 4 fits at once, in threads, one for each processor, and searches of LDA on many words
-            one for every four; other searches make one after the other. The answer is the same.
+            prediction make up to 4 fits at once, in threads, one for every two processors, and searches of LDA on many
+            words one for every four; other searches make one after the other. The answer is the same.
         mesh: devices that share the units (observations) of each fit. They may belong to several processes that
             `lv.distributed.initialize` joined. Then each process makes this call; process 0 writes, and its clock and
             its Ctrl-C count.
