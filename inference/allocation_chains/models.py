@@ -86,7 +86,7 @@ def allocation_chain(
 
 
 def start_from_allocation(
-    model: Model, data: Dataset, labels: Int[np.ndarray, " element"], size: tuple[int, ...]
+    model: Model, data: Dataset, labels: Int[np.ndarray, "element *place"], size: tuple[int, ...]
 ) -> Estimate | None:
     """Return a fit whose parameters follow from an allocation that a chain found, for a fit of a size to begin from;
     None for models whose fits find as good starts by themselves.
@@ -101,7 +101,7 @@ def start_from_allocation(
 
 
 def no_start(
-    model: Model, data: Dataset, labels: Int[np.ndarray, " element"], size: tuple[int, ...]
+    model: Model, data: Dataset, labels: Int[np.ndarray, "element *place"], size: tuple[int, ...]
 ) -> Estimate | None:
     """Return None, as `start_from_allocation` does for models whose fits find as good starts by themselves."""
     return None

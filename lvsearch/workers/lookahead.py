@@ -35,7 +35,7 @@ usually ends before it needs them. A search by gains counts as if it had recorde
 DAMPED = 0.5
 """The factor on the slope of the evidence at the largest size, for guesses beyond that size."""
 FIRST_GAIN = SizeGain((1e6,), (1e6,), 1)
-"""The guess of a gain before any was measured, nats: surely positive, because the first size measured (16) is small."""
+"""The guess of all gains before any was measured, nats: surely positive, because the first sizes measured are small."""
 STEEP = 1 / 3
 """If the last gain is less than this fraction of the one before, gains are extrapolated linearly in log size, to 0 and
 below; otherwise by a constant ratio."""
@@ -163,7 +163,7 @@ def guess_gain(good: Sequence[Visit], size: int, sign: float = 1.0) -> SizeGain:
     sign: the factor on the guess, 1 or −1
     """
     measured = sorted((visit.size[0], visit.gain.estimate) for visit in good if visit.gain is not None)
-    if not measured:
+    if all(gain >= FIRST_GAIN.estimate for _, gain in measured):  # none, or guesses alone
         return FIRST_GAIN
     places, gains = np.log([each for each, _ in measured]), np.array([gain for _, gain in measured])
     beyond = math.log(size) - places[-1]
