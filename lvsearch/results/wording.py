@@ -254,13 +254,16 @@ def open_number_in_words(result: Findings) -> str | None:
 
 def each_number_in_words(result: Findings) -> str | None:
     """Return the most probable number of each size variable by itself, and its 95 % range; None if there is only one
-    variable, if sizes have no probability, or where the number is open.
+    variable, if sizes have no probability, where the number is open, and where larger sizes were not allowed and may be
+    better.
 
     Such as "2 row clusters (88 %; 95 %: 2–3) and 4 column clusters (22 %; 95 %: 2–12), each whatever the other number
     is".
     """
     found, names = result.estimated, result.evaluator.size_names
-    if len(names) == 1 or not found.is_decided or len(found.sizes) == 1 or is_number_open(result):
+    if len(names) == 1 or not found.is_decided or len(found.sizes) == 1:
+        return None
+    if is_number_open(result) or _end_reached(result) is not None or is_nothing_compared(result):
         return None
     told = []
     for axis, name in enumerate(names):
@@ -412,7 +415,7 @@ def _advice_for_chains(result: Findings) -> str:
     """Return what to do where chains have not settled: more time helps only a search that was cut
     off.
     """
-    if result.is_finished and limit_in_words(result) is not None:
+    if result.is_finished and result.settings.max_size is not None and limit_in_words(result) is not None:
         return (
             "The largest size may be too small for these data, and chains then hardly move: raise max_size, or compare "
             'with evidence="annealed"'

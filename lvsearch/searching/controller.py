@@ -133,7 +133,7 @@ class Budget:
 LATEST = 1.05
 """A search begins no task that is expected to end later than this factor times the time limit."""
 LONGER_TRIAL = 2.0
-"""How many times as long as the last trial of a size the next one is expected to take, where its paths are longer.
+"""A trial with longer paths is expected to take so many times as long as the last one of the same size.
 
 Further annealings of a size are three times as long, and further gains twice, but their fits are not.
 """

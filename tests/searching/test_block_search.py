@@ -1,5 +1,6 @@
 """A search of a block model by chains over both partitions: what it finds, against enumeration, and how it is kept."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import lvsearch as lv
+from lvsearch.fitted.mixture_posterior import MixturePosterior
 from lvsearch.results import wording
 from lvsearch.results.wording import each_number_in_words
 from lvsearch.searching.allocation_evaluator import PRECISION, AllocationEvaluator
@@ -88,6 +90,25 @@ def test_open_numbers_are_told_by_the_clusters_that_have_members(monkeypatch: py
     assert told.startswith(f"{ranges} have members (95 %), most probably {best[0]}×{best[1]} (")
     assert "the model has 1–6 row clusters × 1–4 column clusters (95 %)" in told
     assert "each number" not in told
+
+
+@pytest.mark.thorough
+def test_no_number_by_itself_where_larger_ones_may_be_better(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert each_number_in_words(searched()) is not None
+    monkeypatch.setattr(wording, "_best", lambda result: (2, 4))  # four column clusters were the most allowed
+    assert searched().summary().startswith("Still rising at 2 row clusters × 4 column clusters")
+    assert each_number_in_words(searched()) is None
+
+
+@pytest.mark.thorough
+def test_chains_that_disagree_at_a_limit_advise_to_raise_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(MixturePosterior, "is_settled", False)
+    at_limit = replace(searched())  # without what was computed of it before
+    assert at_limit.settings.max_size == (6, 4)
+    assert "raise max_size" in at_limit.summary()
+    free = replace(at_limit, settings=replace(at_limit.settings, max_size=None))
+    assert "No single number yet" in free.summary()
+    assert "raise max_size" not in free.summary()
 
 
 @pytest.mark.thorough
